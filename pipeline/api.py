@@ -1,8 +1,8 @@
 """The steps of a migration: what `import pipeline` offers, what the commands call, what a scheduled job repeats.
 
-`survey_export` describes an export, `plan_export` reads all of it and seals a plan without sending anything,
-`rehearse_plan` sends the plan to the embedded local service and compares what landed, `apply_plan` sends exactly the
-plan to its target and can be repeated to resume, `verify_plan` compares what landed there. `run_job` does this for each
+`survey_export` describes an export. `plan_export` reads all of it and seals a plan without sending anything.
+`rehearse_plan` sends the plan to the embedded local service and compares what landed. `apply_plan` sends exactly the
+plan to its target and can be repeated to resume. `verify_plan` compares what landed there. `run_job` does this for each
 window of a job file. Each step takes its options as one object of `pipeline.options`, asks nothing and prints nothing.
 
 Keys come from the environment unless they are given; a key is in no repr, plan, ledger or report. A script may call
@@ -95,10 +95,10 @@ def plan_export(
 ) -> Plan:
     """Read everything, send nothing, write the sealed plan and its report into `directory`, and `options.report`.
 
-    The plan may be not ready: check `plan.ready` and `plan.gates`. `progress` is called with the rows and
-    bytes that were read, `notice` with a line on what the mapping's own code cost, `step` with what is done before and
-    after the rows are read, such as the digests of files, and how far it is. Raises UsageError, MappingError,
-    UnreadableExport, and Busy where the directory has the ledger of a plan that was applied; for a URL Unfinished too.
+    The plan may not be ready: check `plan.ready` and `plan.gates`. `progress` is called with the numbers of rows and
+    bytes read so far; `notice` with a line about the cost of the mapping's own code; `step` before and after the rows
+    are read, with what is being done, such as the digests of files, and how far it is. Raises UsageError, MappingError,
+    UnreadableExport, and Busy if the directory has the ledger of a plan that was applied; for a URL also Unfinished.
     """
     from pipeline.plan.create import create_plan
     from pipeline.plan.in_bucket import published_plan
@@ -126,7 +126,7 @@ def plan_export(
 
 
 def load_plan(directory: PathText) -> Plan:
-    """A plan, read back and checked to be as it was sealed. Raises UsageError, UnsafePlan."""
+    """A plan, read back and checked to be unchanged since it was sealed. Raises UsageError, UnsafePlan."""
 
     return _opened(directory, discarded=True)[0]
 
@@ -168,15 +168,15 @@ def apply_plan(
     """Send exactly the plan, or resume doing so. Naming the target (us, eu or a URL) is the consent; nothing is asked.
 
     A dry run counts what is left to send in `outcome.counts.would_send`, and sends nothing. Merges cannot be undone, so
-    `options.approve_merges` has to be their number, `plan.events.phases["identities"]`, unless the target is this
-    machine. The outcome is of a run that came to its end: `outcome.counts.refused` events were refused by the
-    service, and `outcome.omitted_phases` are the phases that `options.phases` left out.
+    `options.approve_merges` must be their number, `plan.events.phases["identities"]`, unless the target is this
+    machine. An outcome is returned only if the run reached its end: then `outcome.counts.refused` events were refused
+    by the service, and `outcome.omitted_phases` are the phases that `options.phases` left out.
 
-    With `options.canary` the plan's canary is sent and then read back with the personal key, as `reading` says; check
+    With `options.canary`, the plan's canary is sent and then read back with the personal key, as `reading` says; check
     `plan_status(directory).results.canary`.
 
-    Raises UsageError, Busy, UnsafePlan, StalePlan, BrokenLedger, UnreadableExport; Refused when the service refused us;
-    Unfinished when a later call resumes.
+    Raises UsageError, Busy, UnsafePlan, StalePlan, BrokenLedger, UnreadableExport; Refused if the service refused us;
+    Unfinished if a later call resumes.
     """
     from pipeline import steps
     from pipeline.delivery.send import Hooks
@@ -199,11 +199,11 @@ def verify_plan(
 ) -> Verification:
     """Compare what landed with the ledger, events, their values and people, and add the result to the report.
 
-    `options.project` is 1 on this machine, and has to be named elsewhere. Check `verification.proved`, and
-    `verification.differs` where not all uuids were compared. With `options.repair` the missing events are sent again,
-    with the capture key; the verification is the one after it. `warn` is called where the report cannot be written,
-    `progress` with the name of a step, and how many of its events are done. A call that was interrupted continues in
-    the next one. Raises UsageError, Busy, UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
+    `options.project` is 1 on this machine, and must be named elsewhere. Check `verification.proved`, and
+    `verification.differs` if not all uuids were compared. With `options.repair`, the missing events are sent again
+    with the capture key; the result is the verification after that. `warn` is called if the report cannot be written,
+    `progress` with the name of a step and how many of its events are done. After an interruption, the next call
+    continues. Raises UsageError, Busy, UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
     """
     from pipeline import steps
     from pipeline.delivery.send import Hooks
@@ -219,7 +219,7 @@ def verify_plan(
 
 
 def plan_status(directory: PathText) -> PlanStatus:
-    """The state of a plan, by its ledger and report, also while it is being sent.
+    """The state of a plan according to its ledger and report, even while it is being sent.
 
     Raises UsageError, UnsafePlan, BrokenLedger.
     """
@@ -231,13 +231,13 @@ def plan_status(directory: PathText) -> PlanStatus:
 def read_rejects(directory: PathText, options: RejectsOptions = RejectsOptions()) -> Iterator[Reject]:
     """The rows that cannot be sent and the events that the service refused, each with location, code and text.
 
-    `options.code` may also be that of events that are left out for another one, such as `superseded`.
+    `options.code` may also be the code of events that are left out for another one, such as `superseded`.
     Raises UsageError, UnsafePlan, BrokenLedger.
     """
     from pipeline.report.rejects import count_refused, rejected, rejects_with
 
     plan, folder = _opened(directory)
-    count_refused(folder)  # a ledger that cannot be read is an error before the first line is written
+    count_refused(folder)  # an unreadable ledger is an error before the first line is written
     rejects = rejected(plan, folder) if options.code is None else rejects_with(plan, folder, options.code)
     return iter(rejects)
 
@@ -257,7 +257,7 @@ def explain_plan(
 def discard_plan(
     directory: PathText, options: DiscardOptions = DiscardOptions(), *, warn: Callable[[str], None] = lambda line: None
 ) -> Discarding:
-    """Remove the events of a plan, once all of them are sent and verified; its report, ledger and receipt stay.
+    """Remove the events of a plan once all of them are sent and verified; its report, ledger and receipt stay.
 
     Raises UsageError, Busy, BrokenLedger, and UnsafePlan for a plan whose events are still needed.
     """
@@ -302,7 +302,7 @@ def write_receipt(
 def write_job_receipt(state: PathText, options: ReceiptOptions = ReceiptOptions()) -> JobReceipt:
     """Write the receipt of a job, over all its windows. Raises UsageError, UnsafePlan, BrokenLedger.
 
-    `state` is the folder that the job file names, or `state/JOB` beside it.
+    `state` is the folder that the job file names, or `state/JOB` next to it.
     """
     from pipeline.jobs import receipt
 
@@ -346,8 +346,8 @@ def run_job(
 ) -> JobRun:
     """Plan, check and send every window of a job file that is due, oldest first; the next call continues.
 
-    Naming the target in the job file is the consent. With a personal key the target is checked first, and what was sent
-    is read back. `run.problem` is the first error that a person has to see. Raises UsageError, JobError,
+    Naming the target in the job file is the consent. With a personal key, the target is checked first, and what was
+    sent is read back. `run.problem` is the most urgent error, which a person must see. Raises UsageError, JobError,
     MappingError, Busy, BrokenLedger.
     """
     from pipeline.delivery.send import capture_key

@@ -1,7 +1,7 @@
-"""Cuts events into requests by count and by bytes, and makes the bodies of those that are not sent as they are packed.
+"""Cuts events into requests by count and by bytes, and makes the bodies of requests that are not sent as packed.
 
-A plan has its requests packed (`pipeline.plan.requests`). A smaller one, or one in the form of the per-event endpoint,
-is made here from their events.
+A plan has its requests already packed (`pipeline.plan.requests`). A smaller request, or one in the form of the
+per-event endpoint, is made here from their events.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ HARD_LIMIT = 9 * 1024 * 1024
 class Batch:
     """What one HTTP request carries: events `first` to `last` (both inclusive) of a request of the plan, gzipped.
 
-    `bytes` is the size before gzip. Of the per-event endpoint alone: `uuids` are those of its events, one after the
-    other, so that an answer is compared without unpacking the body, and `attempt` counts the requests for it from 1. A
-    batch of what a request of several events left open has the `request` id of that request, and may have gaps between
-    `first` and `last`.
+    `bytes` is the size before gzip. The per-event endpoint alone uses two fields: `uuids` are those of its events, one
+    after the other, so that an answer can be compared without unpacking the body, and `attempt` counts the requests for
+    it from 1. A batch of what a request left open for several events has the `request` id of that request, and may have
+    gaps between `first` and `last`.
     """
 
     first: int
@@ -55,13 +55,13 @@ class Batch:
 
 
 ENVELOPE_ROOM = 256
-"""Bytes that every batch leaves for its envelope, whatever the key: the ranges must not move when a key is changed."""
+"""Every batch leaves this many bytes for its envelope, whatever the key: a new key must not move the ranges."""
 
 
 class Envelope:
-    """The part of a request to `/batch/` around its events. It contains the project key, and never shows it.
+    """The part of a request to `/batch/` around its events. It contains the project key, but never shows it.
 
-    `per_event`: the events are written in another form than the sealed one, and a batch has their `uuids`.
+    `per_event`: the events are written in a different form from the sealed one, and a batch has their `uuids`.
     """
 
     __slots__ = ("_head", "_tail")
@@ -84,17 +84,18 @@ class Envelope:
         return frame(fragment, self._head, self._tail)
 
     def spell(self, events: Sequence[bytes]) -> Sequence[bytes]:
-        """Sealed events as a request has them."""
+        """Sealed events in the form that a request has."""
         return events
 
     @property
     def length(self) -> int:
-        """Bytes of a body without its events."""
+        """The bytes of a body without events."""
         return len(self._head) + len(self._tail)
 
 
 class PerEventEnvelope(Envelope):
-    """The same for the per-event endpoint, which takes the key in a header (docs/know/service.md#per-event-endpoint).
+    """The envelope for the per-event endpoint, which takes the key in a header
+    (docs/know/service.md#per-event-endpoint).
 
     `created_at` is RFC 3339: the plan's own instant, so that the same plan gives the same bytes on any day.
     """
@@ -121,9 +122,9 @@ def pack(
 ) -> Iterator[Batch]:
     """Pack events into batches, each within `limits`; a single event larger than that goes alone.
 
-    Ranges of events that have `ended` are left out. Ranges in doubt (`doubtful`) become batches just as they were sent
-    before, whatever the limits are now (docs/know/promises.md#write-ahead). `most` is the largest request in bytes that
-    the service is known to accept, None where it refused none for its size.
+    Ranges of events that have `ended` are left out. Ranges in doubt (`doubtful`) become batches exactly as they were
+    sent before, whatever the limits are now (docs/know/promises.md#write-ahead). `most` is the largest request in bytes
+    that the service is known to accept, None if it never refused one for its size.
     """
     events = envelope.spell(events)
     sizes = [len(event) for event in events]
@@ -210,13 +211,13 @@ def _ranges_within(
 
 
 def _within(limits: Limits, envelope: Envelope, most: int | None) -> Limits:
-    """Limits whose requests are of at most `most` bytes, envelope and all."""
+    """The limits with which requests have at most `most` bytes, envelope included."""
     if most is None:
         return limits
-    # `batch_ranges` counts a comma after the last event too, and leaves the same room for every envelope.
+    # `batch_ranges` also counts a comma after the last event, and leaves the same room for every envelope.
     return replace(limits, batch_bytes=min(limits.batch_bytes, most + 1 - envelope.length + ENVELOPE_ROOM))
 
 
 def gzip_body(body: bytes) -> bytes:
-    """The body gzipped, without a time in the header, so that it depends on its bytes alone."""
+    """The gzipped body, without a time in the header, so that it depends only on its bytes."""
     return bytes(_deflate.compress(body, _LEVEL, _GZIP_WINDOW))

@@ -1,9 +1,9 @@
-"""How far a clock stands from UTC, measured day by day from rows that also tell their true receive time.
+"""How far a clock is from UTC, measured day by day from rows that also have their true receive time.
 
 A tool that writes local clock readings as if they were UTC gives itself away: clock minus receive time is the
 zone's offset, less some seconds of latency (docs/know/exports.md#mixpanel-time-zone). The most frequent difference is
-what the zone had; late mobile rows and wrong clocks are only tails. A survey shows it by month, a plan holds a zone
-against it by day.
+the zone's offset; late mobile rows and wrong clocks only form the tails. A survey shows it by month, a plan compares a
+zone with it by day.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from pipeline.timestamps import DAY
 QUARTER = 900_000_000
 """Offsets are told apart to a quarter of an hour, in µs."""
 LATENCY = 30_000_000
-"""Rows arrive some seconds after they happen: so much is added before rounding, in µs."""
+"""Rows arrive some seconds after they happen, so this much is added before rounding, in µs."""
 WEST, EAST = -12 * 3600, 14 * 3600
-"""No zone is further from UTC, in seconds: a greater distance is a row that arrived late, not an offset."""
+"""No zone is further than this from UTC, in seconds: a greater distance is a row that arrived late, not an offset."""
 ENOUGH = 3
 """A month in which fewer rows agree proves and contradicts nothing."""
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
 class MonthOffset(NamedTuple):
-    """One month, counted from January 1970: `rows` of `of` stand `offset` seconds east of UTC."""
+    """One month, counted from January 1970: `rows` of `of` rows are `offset` seconds east of UTC."""
 
     month: int
     offset: int
@@ -40,9 +40,9 @@ class MonthOffset(NamedTuple):
 
 
 def count_offsets(walls: NDArray[np.int64], received: NDArray[np.int64]) -> Counter[tuple[int, int]]:
-    """Count (day since 1970, offset in seconds) over clock readings and the receive times beside them, µs UTC.
+    """Count (day since 1970, offset in seconds) over clock readings and their receive times, in µs UTC.
 
-    What is beyond the offsets of zones is counted as one distance, so that there are few.
+    Anything beyond the offsets of zones is counted as one distance, so that there are only a few.
     """
     quarters = (walls - received + LATENCY + QUARTER // 2) // QUARTER
     quarters = np.clip(quarters, WEST // 900 - 1, EAST // 900 + 1)
@@ -58,13 +58,13 @@ def count_offsets(walls: NDArray[np.int64], received: NDArray[np.int64]) -> Coun
 
 
 def by_day(evidence: Counter[tuple[int, int]]) -> Iterator[tuple[int, Counter[int]]]:
-    """Each day in order, and how many of its rows show each offset."""
+    """Each day in order, with how many of its rows show each offset."""
     for day, offsets in groupby(sorted(evidence.items()), key=lambda item: item[0][0]):
         yield day, Counter({offset: count for (_, offset), count in offsets})
 
 
 def is_possible(offset: int) -> bool:
-    """Whether a zone may stand this far from UTC, in seconds."""
+    """Whether a zone may be this far from UTC, in seconds."""
     return WEST <= offset <= EAST
 
 
@@ -75,7 +75,7 @@ def most_frequent(evidence: Counter[tuple[int, int]]) -> list[MonthOffset]:
         by_month.setdefault(month_of(day), Counter())[offset] += count
     months = []
     for month, offsets in sorted(by_month.items()):
-        # Equal counts: the greater offset, since latency only ever makes it smaller.
+        # For equal counts take the greater offset, since latency only makes it smaller.
         count, offset = max(((count, one) for one, count in offsets.items() if is_possible(one)), default=(0, 0))
         if count >= ENOUGH:
             months.append(MonthOffset(month, offset, count, offsets.total()))
@@ -89,7 +89,7 @@ def month_of(day: int) -> int:
 
 
 def month_name(month: int) -> str:
-    """`2021-03` of a month counted from January 1970."""
+    """A month counted from January 1970, as `2021-03`."""
     return f"{1970 + month // 12:04d}-{month % 12 + 1:02d}"
 
 

@@ -1,7 +1,7 @@
 """Settings from outside: keys and secrets, found in a file or the environment and never shown.
 
-A file that a flag names comes before the environment. A key never stands in argv, since every user of the machine can
-read that (docs/know/promises.md#secrets). What is wrong with a key is said without saying the key.
+A file that a flag names comes before the environment. A key is never in argv, since every user of the machine can
+read that (docs/know/promises.md#secrets). Messages say what is wrong with a key without showing it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ LONGEST = 64
 """Characters of a project key; capture refuses a longer one (docs/know/service.md#event-fields)."""
 
 _LEAST_ENCODED = 6
-"""Characters of base64 that are taken for a part of a secret."""
+"""At least this many characters of base64 are taken for a part of a secret."""
 
 
 class Secret:
-    """A text that never shows itself: `repr`, `str` and formatting give `***`; `reveal` gives it."""
+    """A string that never shows itself: `repr`, `str` and formatting give `***`; `reveal` gives it."""
 
     __slots__ = ("_text",)
 
@@ -33,7 +33,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself, for the one line that sends it."""
+        """The string itself, for the one line that sends it."""
         return self._text
 
     def __repr__(self) -> str:
@@ -52,10 +52,11 @@ class Secret:
 
 
 def masking(*secrets: str) -> re.Pattern[str]:
-    """What to replace by `***` in a text that may repeat a secret: it, and it as base64, each also percent-encoded or
-    escaped as JSON and HTML do, in whole or in part.
+    """A pattern for what to replace by `***` in text that may repeat a secret: the secret, and the secret as base64,
+    each also percent-encoded or escaped as JSON and HTML do, completely or in part.
 
-    In base64 it may be anywhere in a longer text: the characters that are of its bits alone are found.
+    In base64 it may be anywhere in a longer text: the pattern finds the characters that come only from the secret's
+    bits.
     """
     forms = []
     for secret in filter(None, secrets):
@@ -70,7 +71,7 @@ def masking(*secrets: str) -> re.Pattern[str]:
 
 
 def _escaped(character: str) -> str:
-    """A pattern of a character as it is or escaped; of the two that differ in URL-safe base64, either."""
+    """A pattern for a character as it is or escaped; for the two that differ in URL-safe base64, either spelling."""
     either = {"+": "+-", "/": "/_"}.get(character, character)
     codes = "|".join(f"{ord(one):02x}" for one in either)
     numbers = "|".join(str(ord(one)) for one in either)
@@ -93,19 +94,19 @@ def project_key(
     cloud: bool = False,
     warn: Callable[[str], None] = lambda line: None,
 ) -> Secret:
-    """The capture key, from the file or the environment. Raises UsageError when it is absent or plainly wrong."""
+    """The capture key, from the file or the environment. Raises UsageError if it is absent or plainly wrong."""
     return checked_project_key(_read(file, PROJECT_KEY, "--project-key-file", environment), cloud=cloud, warn=warn)
 
 
 def given_project_key(file: str | None = None, environment: Mapping[str, str] = os.environ) -> Secret | None:
-    """The capture key as it was given, whatever its shape; None where none was. Raises UsageError for the file."""
+    """The capture key as it was given, whatever its shape; None if none was. Raises UsageError for the file."""
     if file is None and PROJECT_KEY not in environment:
         return None
     return _read(file, PROJECT_KEY, "--project-key-file", environment)
 
 
 def checked_project_key(key: Secret, *, cloud: bool = False, warn: Callable[[str], None] = lambda line: None) -> Secret:
-    """The key itself, after a look at its shape. Raises UsageError; `warn` is called with what is merely odd."""
+    """The key itself, after a check of its shape. Raises UsageError; `warn` is called if it is merely odd."""
     fault = project_key_fault(key.reveal(), cloud=cloud)
     if fault is not None and fault.stops:
         raise UsageError(fault.message, hint=fault.hint)
@@ -115,11 +116,11 @@ def checked_project_key(key: Secret, *, cloud: bool = False, warn: Callable[[str
 
 
 def project_key_fault(text: str, *, cloud: bool = False) -> KeyFault | None:
-    """What is wrong with a capture key; None where nothing is. `cloud`: it is for one of the service's own regions.
+    """What is wrong with a capture key; None if nothing is. `cloud`: it is for one of the service's own regions.
 
-    Capture refuses most of these (docs/know/service.md#event-fields). Quotes, and a text of any other shape, it takes
-    for a key that nobody has: the answer is 200 and the events are gone. A region's keys begin with phc_, but for those
-    of its oldest projects, which are 14 letters and digits or more. Other services may give keys of any shape.
+    Capture refuses most of these (docs/know/service.md#event-fields). Quotes, and text of any other shape, it takes
+    for a key that nobody has: the answer is 200 and the events are lost. A region's keys begin with phc_, except those
+    of its oldest projects, which have 14 or more letters and digits. Other services may give keys of any shape.
     """
     if not text:
         return KeyFault(
@@ -128,29 +129,29 @@ def project_key_fault(text: str, *, cloud: bool = False) -> KeyFault | None:
     if text.startswith("phx_"):
         return KeyFault(
             "the project key given is a personal key (phx_…), which capture refuses",
-            "take the project's own key, which begins with phc_",
+            "use the project's own key, which begins with phc_",
         )
     if any(quote in text for quote in "\"'`"):
-        return KeyFault("the project key has quotes in it, which do not belong to a key", "take the quotes away")
+        return KeyFault("the project key contains quotes, which do not belong to a key", "remove the quotes")
     if len(text) > LONGEST or not _is_token(text):
         return KeyFault("the project key has a shape that capture refuses", "copy it again: phc_ and letters")
     if text.startswith("phc_") and text != "phc_":
         return None
     return KeyFault(
         "the project key does not look like a capture key, which begins with phc_",
-        "copy it from the settings of the project, unless its keys look so",
+        "copy it from the settings of the project, unless its keys look like this",
         stops=cloud and not re.fullmatch(r"[A-Za-z0-9_-]{14,}", text),
     )
 
 
 def personal_key(file: str | None = None, environment: Mapping[str, str] = os.environ) -> Secret:
-    """The management key, from the file or the environment; empty when there is none. Raises UsageError."""
+    """The management key, from the file or the environment; empty if there is none. Raises UsageError."""
     key = _read(file, PERSONAL_KEY, "--personal-key-file", environment)
     text = key.reveal()
     if text.startswith("phc_"):
         raise UsageError(
             "the personal key given is a project key (phc_…), which the management API refuses",
-            hint="make a personal key, which begins with phx_, in the settings of your user",
+            hint="create a personal key, which begins with phx_, in the settings of your user",
         )
     if text and not _is_token(text):
         raise UsageError(
@@ -160,7 +161,7 @@ def personal_key(file: str | None = None, environment: Mapping[str, str] = os.en
 
 
 def required_personal_key(file: str | None = None) -> Secret:
-    """The management key. Raises UsageError also where there is none."""
+    """The management key. Raises UsageError, also if there is none."""
     key = personal_key(file)
     if not key:
         raise UsageError(

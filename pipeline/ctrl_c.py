@@ -1,7 +1,7 @@
 """Ctrl-C while DuckDB works in the main thread.
 
 DuckDB handles signals itself while a query runs, and raises a RuntimeError (`Query interrupted`, duckdb 1.x; a result
-read through Arrow may raise either) where Python's handler would raise KeyboardInterrupt. The code around a query
+read through Arrow may raise either) when Python's handler would raise KeyboardInterrupt. The code around a query
 expects the latter.
 """
 
@@ -15,7 +15,7 @@ _DUCKDB_MESSAGE = "Query interrupted"
 
 @contextmanager
 def as_keyboard_interrupt() -> Iterator[None]:
-    """Around queries, as a block or a decorator. Raises KeyboardInterrupt where a query was interrupted."""
+    """For use around queries, as a block or a decorator. Raises KeyboardInterrupt if a query was interrupted."""
     try:
         yield
     except RuntimeError as error:

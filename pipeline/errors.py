@@ -1,4 +1,4 @@
-"""The error tree, drawn by what the operator should do next.
+"""The error tree, organised by what the operator should do next.
 
     BackcastError                     exit 1    our bug: report it
     ├── UsageError                    exit 2    change the command or the configuration
@@ -104,7 +104,7 @@ class UnsafePlan(BackcastError):
 
 
 class EmptyExport(UnsafePlan):
-    """An export can be read and has no row, so that there is nothing to survey or to plan."""
+    """An export can be read but has no row, so there is nothing to survey or to plan."""
 
 
 class StalePlan(UnsafePlan):
@@ -132,8 +132,8 @@ class Refused(BackcastError):
 class Unfinished(BackcastError):
     """The run stopped before its end, and resumes when the command is run again.
 
-    Where an answer of the service stopped it, `status` is that answer's, and `retry_after` how many seconds it asked
-    to wait; both are 0 otherwise.
+    If an answer of the service stopped it, `status` is that answer's, and `retry_after` how many seconds it asked
+    to wait; otherwise both are 0.
     """
 
     exit_code = 6
@@ -145,7 +145,7 @@ class Unfinished(BackcastError):
 
 
 class Differences(BackcastError):
-    """What arrived is not what was settled."""
+    """What arrived differs from what was settled."""
 
     exit_code = 7
 

@@ -1,4 +1,4 @@
-"""Writing files: atomically, durably, and readable by their owner alone."""
+"""Writes files atomically, durably, and readable only by their owner."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _umask = 0
 
 @contextmanager
 def private() -> Iterator[None]:
-    """Files that are created inside have mode 600 and folders 700, whatever the umask was. Also a decorator.
+    """Within it, files are created with mode 600 and folders with 700, whatever the umask was. Also a decorator.
 
-    Exports, plans and ledgers contain personal data, and SQLite, DuckDB and Arrow create files of their own beside
-    ours; only the umask reaches them all. It belongs to the process, so files that other threads create meanwhile are
-    private too. It is restored when the last block ends.
+    Exports, plans and ledgers contain personal data, and SQLite, DuckDB and Arrow also create files themselves; only
+    the umask reaches them all. It belongs to the process, so files that other threads create meanwhile are private too.
+    It is restored when the last block ends.
     """
     global _inside, _umask
     with _lock:
@@ -42,7 +42,7 @@ def private() -> Iterator[None]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, durably."""
+    """Write a file completely or not at all, durably."""
     aside = path.with_name(path.name + ".new")
     with aside.open("wb") as file:
         file.write(content)
@@ -53,11 +53,11 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def may_replace(path: Path, begins: tuple[bytes, ...], option: str) -> None:
-    """Raise UsageError unless a file that begins so may be written here: where no file is, or one that begins so, too.
+    """Raise UsageError unless a file may be written here: there must be none, or one that begins in one of these ways.
 
-    White space and a byte order mark before it do not count. `option` is the option that named the path.
+    White space and a byte order mark at its start are ignored. `option` is the option that named the path.
     """
-    hint = "give a path where no other file is"
+    hint = "give a path that does not exist yet"
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise UsageError(f"{option}: {path} is not an ordinary file", hint=hint)
     if path.exists():
@@ -66,7 +66,7 @@ def may_replace(path: Path, begins: tuple[bytes, ...], option: str) -> None:
         if head and not head.startswith(begins):
             raise UsageError(f"{option}: {path} exists, and is not such a report", hint=hint)
     if not path.parent.is_dir():
-        raise UsageError(f"{option}: there is no folder {path.parent}", hint="make the folder first")
+        raise UsageError(f"{option}: the folder {path.parent} does not exist", hint="create the folder first")
 
 
 def sync_folder(path: Path) -> None:

@@ -1,9 +1,9 @@
 """The events of a request as a deflate fragment, and the gzip body around it.
 
-A fragment ends with a full flush, so it ends at a byte and refers to nothing before it. Sending frames it: a gzip
+A fragment ends with a full flush, so it ends at a byte and refers to nothing before it. To send it, frame it: a gzip
 header, the head of the JSON (with the project key) as a stored block, the fragment, the tail as a last stored block,
-and a checksum that is combined from those of the three. So a body costs 26 µs, whatever its size, and a key joins a
-request as it leaves (docs/know/performance.md#codecs).
+and a checksum that is combined from those of the three. So a body costs 26 µs, whatever its size, and the key is added
+only when a request leaves (docs/know/performance.md#codecs).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _RAW = -15
 _LEVEL = 1
 """ISA-L's level 1 packs ten times faster than zlib's default, for 14 % more bytes (docs/know/performance.md#codecs)."""
 _HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-"""The header of a gzip member without a name and a time, so that the member depends on its content alone."""
+"""The header of a gzip member without a name and a time, so that the member depends only on its content."""
 _MOST_STORED = 0xFFFF
 _BROKEN = (zlib.error, _deflate.error) if hasattr(_deflate, "error") else (zlib.error,)
 
 
 class Fragment(NamedTuple):
-    """The deflated events of a request, separated by commas: their bytes before, and the CRC-32 of these."""
+    """The deflated events of a request, separated by commas, with their size before deflate and the CRC-32 of that."""
 
     data: bytes
     length: int

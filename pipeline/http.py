@@ -1,7 +1,7 @@
 """One request over HTTP and its reply, for sending, fetching and the management API alike.
 
-Here are certificates, time limits, limits of a body, and what a request without an answer means. Redirects are never
-followed here. What is tried again, and what a reply means, is decided by the user of this module.
+This module handles certificates, time limits, size limits of a body, and requests without an answer. It never follows
+redirects. Its users decide what to try again, and what a reply means.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any
 from pipeline.errors import UsageError
 from pipeline.targets import is_loopback
 
-# httpx loads its own command line if it finds it, with pygments and the progress bars of rich: a tenth of a small
-# `apply`. It does without if its optional libraries are missing; so the module is missing while httpx is imported.
+# httpx loads its own command line if it can, with pygments and the progress bars of rich: a tenth of a small `apply`.
+# Without its optional libraries it does not; so that module is hidden while httpx is imported.
 _modules: dict[str, Any] = sys.modules
 _hidden = _modules.setdefault("httpx._main", None) is None
 
@@ -33,24 +33,24 @@ if _hidden:
     _modules.pop("httpx._main", None)
 
 MOST_ANSWER = 512 << 20
-"""Bytes of the body of a success that are read into memory."""
+"""At most this many bytes of the body of a success are read into memory."""
 MOST_REFUSAL = 64 << 10
-"""Bytes of any other body that are read."""
+"""At most this many bytes of any other body are read."""
 _PIECE = 1 << 18
 _NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 """Errors of a name that does not exist; other failures of a lookup prove nothing about the name."""
 
 
 class CutOff(Exception):
-    """An answer is not whole or cannot be decoded; the message says how that was seen."""
+    """An answer is incomplete or cannot be decoded; the message says how that was noticed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The result of one request. Status 0: no whole answer, `failure` is the reason, and `hint` what to do about it.
+    """The result of one request. Status 0: no complete answer; `failure` is the reason, and `hint` what to do about it.
 
-    `reached`: a server answered or may have. `final`: another request would fail alike. `unreadable`: an answer came
-    and was not whole. `value` is what `save` returned. `retry_after` is in seconds, 0 without the header.
+    `reached`: a server answered or may have. `final`: another request would fail in the same way. `unreadable`: an
+    answer came but was incomplete. `value` is what `save` returned. `retry_after` is in seconds, 0 without the header.
     """
 
     status: int
@@ -77,7 +77,7 @@ def open_client(
     certificates: ssl.SSLContext | None,
     auth: httpx.Auth | None = None,
 ) -> httpx.Client:
-    """A client for requests to one service. `timeout` bounds each wait for bytes, in seconds."""
+    """A client for requests to one service. `timeout` limits each wait for bytes, in seconds."""
     return httpx.Client(
         auth=auth,
         headers={"User-Agent": "backcast", "Accept-Encoding": "gzip", **headers},
@@ -88,7 +88,7 @@ def open_client(
 
 
 def certificates_for(base: str, ca_file: str | None) -> ssl.SSLContext | None:
-    """The certificates to trust for an address of https, None for http: those of `ca_file`, else of SSL_CERT_FILE,
+    """The certificates to trust for an https address, None for http: those in `ca_file`, else those in SSL_CERT_FILE,
     else httpx's own. Raises UsageError. Reading them takes a while."""
     if not base.startswith("https"):
         return None
@@ -110,9 +110,9 @@ def exchange(
     save: Callable[[httpx.Response], Any] | None = None,
     **request: Any,
 ) -> Reply:
-    """Send one request, and read the body of its answer: without its gzip, and of a longer one `most` bytes and one.
+    """Send one request, and read the body of its answer: unpacked from gzip, and at most `most` bytes plus one.
 
-    `save` reads the body of an answer 200 itself, and may raise CutOff. `request` is what httpx builds it of.
+    `save` reads the body of a 200 answer itself, and may raise CutOff. `request` is what httpx builds the request from.
     """
     host = ""
     try:
@@ -125,7 +125,7 @@ def exchange(
             body = _body(response, most if response.is_success else min(most, MOST_REFUSAL))
         finally:
             response.close()
-            del response.stream  # which refers to the response: both would keep the body that was sent until a search
+            del response.stream  # it refers to the response: both would keep the sent body until a garbage collection
     except CutOff as error:
         return Reply(0, failure=str(error), unreadable=True)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -135,7 +135,7 @@ def exchange(
 
 
 def _body(response: httpx.Response, most: int) -> bytes:
-    """No other compression than gzip was asked for, so none is taken off: a few bytes can be any number of bytes."""
+    """Only gzip was asked for, so only that is unpacked: a few bytes of another compression can become any number."""
     gunzip = zlib.decompressobj(31) if response.headers.get("content-encoding", "").lower() == "gzip" else None
     body = bytearray()
     for piece in response.iter_raw(_PIECE):
@@ -181,7 +181,7 @@ def _unconnected(error: httpx.HTTPError, host: str) -> Reply:
 
 
 def retry_after(text: str, now: datetime) -> float:
-    """Seconds to wait at least, from a Retry-After header in seconds or as a date; 0 if it has neither."""
+    """The least number of seconds to wait, from a Retry-After header in seconds or as a date; 0 if it has neither."""
     text = text.strip()
     if re.fullmatch(r"\d{1,12}(\.\d+)?", text):
         return float(text)

@@ -1,4 +1,4 @@
-"""Hashes of ids for tables in which their texts would need too much room."""
+"""Hashes of ids, for tables in which the ids themselves would need too much room."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What the service makes of the files of `apply --to file:DIR|s3://…`: they are imported into the embedded local
-service, line by line as its importer reads them, and compared there with the plan's ledger as any other target is."""
+service, line by line as its importer reads them, and compared there with the plan's ledger like any other target."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from pipeline.verify import Verification
 
 LINES, BYTES = 2_000, 4 << 20
-"""Most lines and bytes of one request to the local service."""
+"""One request to the local service has at most this many lines and bytes."""
 
 
 class Imported(NamedTuple):
-    """The comparison, and what is wrong with the files themselves where it found differences: a sentence for each."""
+    """The comparison and, if it found differences, a sentence for each fault of the files themselves."""
 
     verification: Verification
     faults: Sequence[str]
@@ -49,23 +49,24 @@ def compare_files(
     *,
     progress: Step = lambda name, done, total: None,
 ) -> Imported:
-    """Compare the written files with the ledger: their digests, and what an import of them comes to.
+    """Compare the written files with the ledger: their digests, and what importing them results in.
 
-    Raises UsageError where a repair is asked for, UnsafePlan where nothing was written there, and Differences where the
-    files were changed and still have the events of the plan.
+    Raises UsageError if a repair is requested, UnsafePlan if nothing was written there, and Differences if the
+    files were changed but still have the events of the plan.
     """
     place = files_of(to)
     assert place is not None
     if options.repair:
         raise UsageError(
-            "files are not repaired",
+            "verify cannot repair files",
             hint="restore them; or plan again, and write that plan to another folder: its events have the same uuids",
         )
     check_target(directory.ledger, address_of(to))
     manifest = read_manifest(place)
     if manifest is None or manifest.plan != plan.digest:
         raise UnsafePlan(
-            f"{place} has no files of this plan", hint=f"write them first: backcast apply {directory.path} --to {to}"
+            f"{place} contains no files of this plan",
+            hint=f"write them first: backcast apply {directory.path} --to {to}",
         )
     check_tables(plan, directory)
     faults = list(changed_files(place, manifest))
@@ -83,7 +84,7 @@ def compare_files(
                     progress("lines of the files", lines, max(manifest.events, lines))
             finally:
                 destination.close()
-            # All that landed is of these files, whatever it carries.
+            # Everything that landed comes from these files, whatever marks it has.
             depth = Depth(options.uuids, options.fields, True)  # type: ignore[arg-type]  # of the options' choices
             with ManagementClient(service.url, Secret(service.personal_key), str(service.project_id)) as client:
                 found = verify(plan, directory, client, depth=depth, progress=progress)
@@ -92,7 +93,7 @@ def compare_files(
     if faults and not found.differs:
         more = f", and {len(faults) - 1:,} more such faults" if len(faults) > 1 else ""
         raise Differences(
-            f"{faults[0]}{more}; the events in the files are those of the plan",
+            f"{faults[0]}{more}; the events in the files are still those of the plan",
             hint="restore the files before they are imported",
         )
     return Imported(found, faults)
@@ -104,7 +105,7 @@ class _Line(NamedTuple):
 
 
 def _chunks(place: str) -> Iterator[tuple[_Line, list[bytes]]]:
-    """The lines of all files, phase by phase, some at a time, with the place of the first."""
+    """The lines of all files, phase by phase and in chunks, with the place of the first line."""
     for path in files_to_import(place):
         chunk: list[bytes] = []
         size = first = 0
@@ -121,14 +122,14 @@ def _chunks(place: str) -> Iterator[tuple[_Line, list[bytes]]]:
 
 
 def _send(destination: CaptureDestination, envelope: Envelope, place: _Line, lines: Sequence[bytes]) -> list[str]:
-    """Send lines to the local service. Returns a sentence for each that it does not take."""
+    """Send lines to the local service. Returns a sentence for each line that it does not take."""
     response = destination.send(seal_batch(lines, 0, envelope))
     if response.kind is ResponseKind.SETTLED:
         return []
     if response.kind not in (ResponseKind.POISON, ResponseKind.TOO_LARGE):
         raise Unfinished(f"the local service failed: {response.detail}", hint="run the same command again")
     if len(lines) == 1:
-        return [f"{place.path}, line {place.number} is no event that the service takes: {response.detail}"]
+        return [f"{place.path}, line {place.number} is not an event that the service takes: {response.detail}"]
     half = len(lines) // 2
     return [
         *_send(destination, envelope, place, lines[:half]),

@@ -1,9 +1,9 @@
-"""What JSON may hold to be sent, and integers that a reader may round.
+"""What JSON may contain to be sent, and integers that a reader may round.
 
-The service parses a request with serde_json. A number whose value is beyond the range of a double is an error there
+The service parses a request with serde_json. There a number whose value is beyond the range of a double is an error
 ("number out of range", serde_json de.rs `f64_from_parts`), however it is spelled: `1E400`, 310 digits and `e99`, 400
-digits without an exponent. So are more than 127 levels of nesting. One such value makes it refuse the whole batch.
-A number too small for a double is read as 0, and an integer beyond 2^53 as the nearest double: both are taken.
+digits without an exponent. More than 127 levels of nesting are an error too. One such value makes it refuse the whole
+batch. A number too small for a double is read as 0, and an integer beyond 2^53 as the nearest double: it accepts both.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _KINDS = bytes(
     0x30 if 0x30 <= byte <= 0x39 else {0x45: 0x65, 0x65: 0x65, 0x2B: 0x2B, 0x5B: 0x7B, 0x7B: 0x7B}.get(byte, 0x20)
     for byte in range(256)
 )
-"""Every digit as 0, every e as e, every opening bracket as {, a plus as it is and the rest as spaces."""
+"""Maps every digit to 0, every e to e, every opening bracket to {, a plus to itself and the rest to spaces."""
 _DIGITS = "0" * MANY_DIGITS
 LONG_DIGITS = "0" * LONGEST_SAFE
 _IN_FRACTION = (b".", b"e", b"E", b"+")
 _OF_FRACTION = (b".", b"e", b"E")
-"""What is before, or behind, digits that are not the whole number."""
+"""What comes before, or after, digits that are only a part of a number."""
 _TO_END = re.compile(rb"[0-9]*")
 _SHORTEST_BEYOND = len("1e999")
 
@@ -43,7 +43,7 @@ def shown(number: float) -> str:
 
 
 def beyond_double(text: bytes) -> str:
-    """The first number of a JSON text that no IEEE double holds, as a sentence, or ""."""
+    """A sentence about the first number in a JSON text that no IEEE double holds, or ""."""
     for digits in _numbers(text):
         if math.isinf(float(digits)):
             return f"{digits.decode()[:60]} is beyond the range of a number"
@@ -51,13 +51,13 @@ def beyond_double(text: bytes) -> str:
 
 
 def unsafe_integers(text: bytes) -> list[str]:
-    """The integers of a JSON text that are beyond 2^53, each as it stands."""
+    """The integers in a JSON text that are beyond 2^53, each as it is written."""
     found: list[str] = []
     kinds = kinds_of(text)
     start = kinds.find(LONG_DIGITS)
     if start < 0:
         return found
-    # Without escaped quotes: a digit is inside a string after an odd number of them.
+    # Escaped quotes are gone, so a digit after an odd number of quotes is inside a string.
     plain = text.replace(b"\\\\", b"  ").replace(b'\\"', b"  ") if b"\\" in text else text
     quotes = end = 0
     while start >= 0:
@@ -72,14 +72,14 @@ def unsafe_integers(text: bytes) -> list[str]:
 
 
 def kinds_of(text: bytes) -> str:
-    """A text in which every digit is 0, every e is e and every opening bracket is {, to be searched quickly: Python
-    searches a str in a fraction of the time of bytes."""
+    """A string in which every digit is 0, every e is e and every opening bracket is {, for quick searches: Python
+    searches a str in a fraction of the time it takes for bytes."""
     return text.translate(_KINDS).decode("ascii")
 
 
 def may_be_beyond_double(text: bytes, kinds: str) -> bool:
-    """Whether a JSON text, or many of them, may have a number beyond a double: one with many digits, or one with an
-    exponent of three digits, which the digits of a hexadecimal number are not."""
+    """Whether a JSON text, or many of them, may have a number beyond a double: a number with many digits, or one with
+    an exponent of three digits (which the digits of a hexadecimal number do not have)."""
     if _DIGITS in kinds:
         return True
     for mark in ("0e000", "0e+000"):
@@ -108,7 +108,7 @@ def depth(text: bytes) -> int:
 def unsendable(text: bytes) -> str:
     """Why a JSON text cannot be sent, as a sentence, or "".
 
-    It is quick for a usual text.
+    It is quick for ordinary text.
     """
     length = len(text)
     if length < _SHORTEST_BEYOND:

@@ -1,7 +1,7 @@
 """A row or a value as a report may show it: names and the ids of a row unchanged, values masked, cut short.
 
-A report is mailed and printed, and a row has what people typed. The row may be broken, which is why it was rejected,
-so it is masked token by token and never parsed.
+Reports are mailed and printed, and a row contains what people typed. A row may be broken, which may be why it was
+rejected, so it is masked token by token and never parsed.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ _TOKEN = re.compile(
 )
 _KNOWN_WORDS = frozenset(("true", "false", "null", "NaN", "Infinity", "-Infinity"))
 _READ = 8_192
-"""Characters of a row that are read: it may be 64 MiB long."""
+"""At most this many characters of a row are read: a row may be 64 MiB long."""
 
 
 def masked(record: str, dialect: Dialect | None = None, known: frozenset[str] = SHOWN) -> str:
     """The row's text, values masked, at most 400 characters, without control characters.
 
-    `dialect` is that of a delimited row; without it the text is taken for JSON. `known` are the members that are shown.
+    `dialect` is given for a delimited row; without it the text is taken for JSON. `known` are
+    the members that are shown.
     """
     text = record[:_READ]
     shown = _masked_cells(text, dialect, known) if dialect is not None and dialect.header else _masked_json(text, known)
@@ -48,7 +49,7 @@ def masked(record: str, dialect: Dialect | None = None, known: frozenset[str] = 
 
 
 def masked_value(value: Any) -> str:
-    """A value of a row (`pipeline.values.Value`) by itself: the names of its members, and its ids are masked, too."""
+    """A single value of a row (`pipeline.values.Value`): the names of its members and its ids are masked too."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -93,7 +94,7 @@ def _masked_cells(text: str, dialect: Dialect, known: frozenset[str]) -> str:
         )
     except (csv.Error, StopIteration):
         return MASK
-    # Cells without a certain name are all masked.
+    # All cells are masked if their names are uncertain.
     names = dialect.header if len(cells) == len(dialect.header) else ("",) * len(cells)
     return dialect.delimiter.join(
         cell if name in known or not cell else MASK for name, cell in zip(names, cells, strict=True)

@@ -1,7 +1,8 @@
 """The values that packages exchange, without behaviour.
 
-An *export* is what a tool exported; a *source* its files; a *part* one file or archive member; a *block* a fixed run of
-rows in a part; a *record* a row as read (`pipeline.values.Record`); an *event* a row as sent; a *batch* one request.
+An *export* is what a tool exported; a *source* is its files; a *part* is one file or archive member; a *block* is a
+fixed run of rows in a part; a *record* is a row as read (`pipeline.values.Record`); an *event* is a row as sent; a
+*batch* is one request.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ BLOCK_ROWS = 5_000
 
 
 class Layout(NamedTuple):
-    """What a table's rows become: `places` are (column, object, name), the number of a column, that of one of `objects`
-    or -1 for a column, and its name there; a column without a place is left out. Objects are behind the columns; with
+    """What a table's rows become: `places` are (column, object, name): the number of a column, that of one of `objects`
+    or -1 for a column, and its name there; a column without a place is left out. Objects come after the columns; with
     `always` also those without members. Without places the rows stay as they are."""
 
     places: tuple[tuple[int, int, str], ...] = ()
@@ -35,14 +36,14 @@ class Layout(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """How a delimited part is written. `header` names the columns, duplicates numbered (`a`, `a__2`).
-    `header_row` is its row, from 1 with blank ones, if it is not the first row that is not blank.
+    `header_row` is the header's row, counted from 1 including blank ones, if it is not the first row that is not blank.
 
-    Where it is `headless`, the first row is a row, and the columns are called `column_1`, `column_2` and so on; UNSET,
-    where there is a header, is not written into a plan. `rows` are the names of lists in JSON pages: first the list
-    whose items are rows, then others that are not read. `sheet` is the sheet of a workbook that is read, and `folders`
-    are the columns that its folders name (`pipeline.extractors.folder_values`). `integers` are columns whose `42.0` is
-    42 (`pipeline.extractors.integer_columns`). `nan` says that a NaN or an infinity is null, or rejects its row; UNSET
-    is null in binary formats, which have such numbers, and a reject in JSON, which has none.
+    If it is `headless`, the first row is data, and the columns are called `column_1`, `column_2` and so on; if there is
+    a header, this is UNSET, which is not written into a plan. `rows` are the names of lists in JSON pages: first the
+    list whose items are rows, then others that are not read. `sheet` is the sheet of a workbook that is read, and
+    `folders` are the columns that its folders name (`pipeline.extractors.folder_values`). `integers` are columns whose
+    `42.0` is 42 (`pipeline.extractors.integer_columns`). `nan` says whether a NaN or an infinity is null, or rejects
+    its row; UNSET means null in binary formats, which have such numbers, and a reject in JSON, which has none.
     """
 
     delimiter: str = ","
@@ -66,12 +67,11 @@ class Part:
 
     `path` is what people see: relative to the source's root, members after `!` (`jan.zip!1/1_2024-01-01_0#1.json.gz`).
     `file` is its path on this machine or its URL in a store; `member` the name inside the archive or "".
-    `codecs` are the containers to take off, outermost first (`("gzip",)`, `("zip", "gzip")`); `format` is the name of a
+    `codecs` are the containers to remove, outermost first (`("gzip",)`, `("zip", "gzip")`); `format` is the name of the
     format inside them (`pipeline.extractors.format`).
     `bytes`, `mtime_ns` and `etag` are the file's own (the archive's, for a member), as in `FileStatus`. `digest` is the
-    sha256 of the part's stored bytes (of the member's, in an archive), as lower-case hex, "" until it was read to its
-    end.
-    `table` is the table of its rows, where the mapping reads it from the path (`table_from_path`).
+    sha256 of the part's stored bytes (the member's, in an archive), as lower-case hex, "" until it was read completely.
+    `table` is the table of its rows, if the mapping reads it from the path (`table_from_path`).
     """
 
     index: int
@@ -96,7 +96,7 @@ class Part:
 class Block(msgspec.Struct, frozen=True):
     """A fixed run of rows in a part: the unit of work, of resuming and of sealing.
 
-    `offset` and `length` are bytes of the decompressed part (rows, for Parquet and Avro). `content` is None when the
+    `offset` and `length` count bytes of the decompressed part (rows, for Parquet and Avro). `content` is None when the
     part is a plain file, so that a worker reads the range itself; otherwise the block's bytes (Arrow IPC for Parquet).
     """
 
@@ -111,10 +111,10 @@ class Block(msgspec.Struct, frozen=True):
 class Source:
     """The parts of one export, in a fixed order, and notices from the search.
 
-    `sizes` are the bytes of each part: of an archive's member, its own. `copies` are the files that have the same bytes
-    as a part, each with its size and the part's path; `plan.precheck` restores those of another table. `lookups` are
-    files whose rows are entries of lookup tables. `unread` are the files that are left out although they are named like
-    files that are read.
+    `sizes` are the bytes of each part; for an archive's member, its own. `copies` are the files that have the same
+    bytes as a part, each with its size and the part's path; `plan.precheck` restores those that belong to another
+    table. `lookups` are files whose rows are entries of lookup tables. `unread` are files that are left out although
+    their names are like those of files that are read.
     """
 
     parts: tuple[Part, ...]
@@ -126,7 +126,7 @@ class Source:
 
 
 class Notice(NamedTuple):
-    """Something that a person may want to check and that stops nothing: a stable code, the file and a sentence."""
+    """Something that a person may want to check but that stops nothing: a stable code, the file and a sentence."""
 
     code: str
     where: str
@@ -155,7 +155,7 @@ class RejectReason(NamedTuple):
 
 
 class Note(msgspec.Struct, gc=False):
-    """The ids and person properties of a row beside its event. For a plan; an apply has none.
+    """The ids and person properties of a row next to its event. Only a plan uses it.
 
     `user` is the id of a user, `anonymous` another id of the same person, such as a device's. `set` and `set_once` are
     properties of the person, `unset` the names of removed ones.
@@ -169,16 +169,16 @@ class Note(msgspec.Struct, gc=False):
 
 
 class UnvalidatedEvent(msgspec.Struct, gc=False):
-    """One event as the mapper returns it: mapped, neither validated nor encoded.
+    """One event as the mapper returns it: mapped, but neither validated nor encoded.
 
-    `time` and `received` are microseconds since 1970 in UTC; None when the row has none.
-    `time` may instead be the RejectReason of reading it. `wall` is the clock reading before a zone was applied, for the
-    proof of the zone (None where the source states UTC).
+    `time` and `received` are microseconds since 1970 in UTC; None if the row has none.
+    Instead, `time` may be the RejectReason of reading it. `wall` is the clock reading before a zone was applied, for
+    the proof of the zone (None if the source states UTC).
     `key` is the tool's dedupe key (parts joined by uuids.SEPARATOR), None for a row without one.
     `uuid` is a source's own UUID as canonical lower-case text, used unchanged.
-    `properties` go to the wire in this order, `distinct_id` excepted. `warnings` are (code, detail) pairs.
-    `mapped_id` is the id before the mapping's own code changed it, None where it did not. `rule` is the number of the
-    mapping's rule for the event's name, 0 without one.
+    `properties` are sent in this order, except `distinct_id`. `warnings` are (code, detail) pairs.
+    `mapped_id` is the id before the mapping's own code changed it, None if it did not. `rule` is the number of the
+    mapping's rule for the event's name, 0 if there is none.
     """
 
     event: str | None
@@ -199,7 +199,7 @@ class UnvalidatedEvent(msgspec.Struct, gc=False):
 class PersonUpdate(msgspec.Struct, gc=False):
     """A row that updates its person and nothing else. Never an event of its own.
 
-    `time` is None where the row has none, as in an export of profiles. `row_key` is the tool's dedupe key of a row
+    `time` is None if the row has none, as in an export of profiles. `row_key` is the tool's dedupe key of a row
     without an event, here and below.
     """
 
@@ -228,7 +228,7 @@ class GroupUpdate(msgspec.Struct, gc=False):
 class Link(msgspec.Struct, frozen=True, gc=False):
     """A merge that a row states: `other` is absorbed by `distinct_id`. Never an event of its own.
 
-    `kind` is `identify` (a device or anonymous id joins a user), `alias` (two ids of one person), `user` (the same, and
+    `kind` is `identify` (a device or anonymous id joins a user), `alias` (two ids of one person), `user` (the same, but
     `distinct_id` is a user's id), `merge` (two ids of one person, without order), `seen` (the same, but never two
     users), `service` (a merge that the service itself made or refused by its rules) or `person`: `other` is an id of
     the person that `distinct_id` numbers, after the version of that statement and SEPARATOR. The plan decides on links
@@ -244,13 +244,13 @@ class Link(msgspec.Struct, frozen=True, gc=False):
 
 
 MapperResult: TypeAlias = UnvalidatedEvent | PersonUpdate | GroupUpdate | Link | Skip | RejectReason
-"""The mapper's result for one row; a list of them where one row has several."""
+"""The mapper's result for one row; a list of them if one row has several."""
 
 
 class ItemOutcomes(list[Any]):
     """What the items of one row become, one after the other; `ends` has the number of outcomes up to each item's last.
 
-    An item that cannot be sent is rejected by itself, and the others are sent.
+    An item that cannot be sent is rejected by itself; the others are sent.
     """
 
     def __init__(self) -> None:
@@ -259,8 +259,8 @@ class ItemOutcomes(list[Any]):
 
 
 class Reject(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A row that cannot be sent, located, or one `item` of a row, counted from 1. `row` counts records from 1; `offset`
-    is in the decompressed part, and `record` is the whole row."""
+    """A row that cannot be sent, or one `item` of a row (counted from 1), with its location. `row` counts records from
+    1; `offset` is in the decompressed part, and `record` is the whole row."""
 
     part: str
     row: int
@@ -273,15 +273,15 @@ class Reject(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 Step = Callable[[str, int, int], None]
-"""Called with the name of a step beside the main one, how much of it is done, and how much there is."""
+"""Called with the name of a step other than the main one, how much of it is done, and how much there is."""
 
 
 class Finding(msgspec.Struct, frozen=True):
     """The result of a check of a plan, for a person to review; `level` is `stop`, `warning` or `notice`.
 
-    `count` is in how many places it was found, and `examples` are some of them in words. `options` are words of the
-    command line with which a plan has no such finding, as far as the check knows them. Each is UNSET if the sentence
-    has everything, and is not written into a plan then.
+    `count` is in how many places it was found, and `examples` describes some of them. `options` are words of the
+    command line with which a plan has no such finding, as far as the check knows them. Each is UNSET for checks whose
+    sentence says everything, and then it is not written into a plan.
     """
 
     name: str
@@ -298,7 +298,7 @@ class SealedOptions:
 
     `zones` are (zone name, local date from which it applies or "") in order; `since`/`until` are microseconds UTC,
     half-open; `as_of` is the plan's instant, in microseconds UTC. `identities` is the sha256 of the operator's pairs.
-    `promoted_properties` is `final` or, where they are not sent, UNSET, which is not written into a plan.
+    `promoted_properties` is `final` or, if they are not sent, UNSET, which is not written into a plan.
     """
 
     as_of: int
@@ -323,7 +323,7 @@ class SealedOptions:
 
 
 class OwnCode(msgspec.Struct, frozen=True):
-    """The user's own code of a mapping, as a plan seals it. `file` is its path as the mapping has it, `digest` the
+    """The user's own code in a mapping, as a plan seals it. `file` is its path as written in the mapping, `digest` the
     sha256 of its text."""
 
     file: str

@@ -1,4 +1,4 @@
-"""What the declaration of an option is, and how the texts of a command line or a job file become values."""
+"""What the declaration of an option is, and how strings from a command line or a job file become values."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Option:
     """How one option is spelt and explained.
 
     `flags` are its spellings on the command line; a field that is True by default has a flag that makes it False.
-    `least` and `most` bound a number; it has to be more than `above`. `many`: the flag can be repeated. `read` turns
-    the text of the command line (the texts, for `many`) into the value and raises UsageError. `path` is what the path
-    has to be, "file" or "folder", and `exists` whether it must be there. `complete` is the list that a shell offers, of
-    `pipeline.cli.common.COMPLETIONS`. `shown`: help shows the default; a text is how it spells it.
-    `without` is what holds where there is no default.
+    `least` and `most` bound a number; it must be more than `above`. `many`: the flag can be repeated. `read` turns
+    the string from the command line (the strings, for `many`) into the value and raises UsageError. `path` is what the
+    path must be, "file" or "folder", and `exists` whether it must exist. `complete` is the list that a shell offers,
+    one of `pipeline.cli.common.COMPLETIONS`. `shown`: help shows the default; a string says how to write it.
+    `without` says what applies if there is no default.
     `job` is its key in a job file, `table.key` inside a table; `job_words` are how the file spells False and True.
     """
 
@@ -52,7 +52,7 @@ class Option:
 
 
 def option(default: Any, *flags: str, **about: Any) -> Any:
-    """A dataclass field that is an option, see `Option`. The default `dict` is an empty dictionary."""
+    """A dataclass field that is an option (see `Option`). The default `dict` is an empty dictionary."""
     metadata = {"option": Option(flags=flags, **about)}
     if default is dict:
         return field(default_factory=dict, metadata=metadata)
@@ -66,7 +66,7 @@ def option_of(one: Field[Any]) -> Option:
 
 
 class Checked:
-    """Options that were not read from a command line obey the same choices and bounds."""
+    """Options that were not read from a command line must obey the same choices and bounds."""
 
     def __post_init__(self) -> None:
         for one in fields(self):  # type: ignore[arg-type]
@@ -78,7 +78,7 @@ class Checked:
             if about.least is not None and value < about.least:
                 raise UsageError(f"{one.name} is {value!r}", hint=f"it may be {about.least:,} or more")
             if about.above is not None and value <= about.above:
-                raise UsageError(f"{one.name} is {value!r}", hint=f"it has to be more than {about.above:,}")
+                raise UsageError(f"{one.name} is {value!r}", hint=f"it must be more than {about.above:,}")
             if about.most is not None and value > about.most:
                 raise UsageError(f"{one.name} is {value!r}", hint=f"it may be {about.most:,} or less")
 
@@ -136,7 +136,7 @@ def read_seconds(text: str) -> float:
 
 
 def read_names(text: str) -> tuple[str, ...]:
-    """Names with commas between them."""
+    """Names separated by commas."""
     return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
@@ -148,7 +148,7 @@ def read_engine(text: str) -> str:
     """`NAME` or `NAME=ADDRESS`. Raises UsageError for another name."""
     name, equals, address = text.partition("=")
     if name not in ENGINES or bool(equals) != bool(address):
-        raise UsageError(f"no such engine: {text!r}", hint=f"give {', '.join(ENGINES)}, or dask=tcp://HOST:8786")
+        raise UsageError(f"{text!r} is not an engine", hint=f"give {', '.join(ENGINES)}, or dask=tcp://HOST:8786")
     return text
 
 
@@ -158,7 +158,7 @@ def micros(moment: Instant | FirstLive | None, name: str) -> int | None:
     if moment is None or isinstance(moment, int):
         return moment
     if moment == FIRST_LIVE:
-        raise UsageError(f"{name} is {moment!r}, which has to be asked of a target first", hint="give a time")
+        raise UsageError(f"{name} is {moment!r}, which only a target can tell", hint="give a time")
     if not isinstance(moment, datetime):
         raise UsageError(f"{name} is {moment!r}", hint="give a datetime with a tzinfo, or µs since 1970")
     if moment.tzinfo is None:
@@ -168,13 +168,13 @@ def micros(moment: Instant | FirstLive | None, name: str) -> int | None:
 
 
 def read_zone(text: str) -> str:
-    """The name of a time zone. Raises UsageError for one that is not in the time zone database."""
+    """The name of a time zone. Raises UsageError if it is not in the time zone database."""
     zones_of(text)
     return text
 
 
 def zones_of(timezone: str | Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """`Europe/Berlin` or `Europe/Berlin@2021-03-01` as (zone, local date from which it holds or ""), in order.
+    """`Europe/Berlin` or `Europe/Berlin@2021-03-01` as (zone, local date from which it applies or ""), in order.
 
     Raises UsageError for a name that is not in the time zone database.
     """

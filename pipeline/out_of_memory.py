@@ -1,7 +1,7 @@
-"""What to say, and what to leave, if the system gives no more memory.
+"""What to say and do if the system gives no more memory.
 
-Under a limit on address space (`ulimit -v`) an allocation fails in whatever code comes first, with an error of that
-code's own, and libraries in C++ may crash. So what needs much of it asks before it begins.
+Under a limit on address space (`ulimit -v`) an allocation fails in whatever code comes first, with that code's own
+error, and libraries in C++ may crash. So code that needs much memory checks before it begins.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _SIGNS = (
     "allocation failure",
     "bad_alloc",
 )
-"""What errors of other kinds say, in lower case."""
+"""Words in errors of other kinds, in lower case."""
 _UNSAID = re.compile("without (setting an )?exception")
-"""What Python says of C code that failed and did not say why, as numpy does if it gets no memory."""
+"""What Python says about C code that failed without saying why, as numpy does if it gets no memory."""
 _ARENAS = -8  # M_ARENA_MAX of mallopt()
 _ARROW = 320 << 20
 _DATABASE = 720 << 20
-"""What a process takes that reads with Arrow, and one that has DuckDB, as the local service does."""
+"""What a process needs to read with Arrow, and what one with DuckDB needs, such as the local service."""
 _STACK = 8 << 20
 _MOST_CAUSES = 32
 _met: list[BaseException] = []
@@ -63,7 +63,7 @@ def spare_address_space() -> None:
 def require_for_database(what: str = "this command") -> None:
     """Make sure that this process may have enough address space for DuckDB. Raises OutOfMemory.
 
-    Called before DuckDB is imported, which may crash with less, as it is loaded, and as it starts its threads.
+    Called before DuckDB is imported: with less, it may crash while loading or while starting its threads.
     """
     _require(what, _DATABASE)
 
@@ -110,7 +110,7 @@ def told(*, workers: bool) -> Iterator[None]:
 
 
 def was_met() -> bool:
-    """Whether memory ran out in the last command of this process, which cannot be relied on after that."""
+    """Whether memory ran out in the last command of this process, which cannot be relied on afterwards."""
     return bool(_met)
 
 

@@ -4,9 +4,9 @@
     [project.entry-points."backcast.formats"]     the format's name = the module or object that declares it
     [project.entry-points."backcast.verbs"]       the verb's or decoder's name = the module that declares it
 
-The folders of `sys.path` are searched when a name is first asked for, and a plug-in's code is imported when it is
-needed. A name that two have is an error where it is used. A plug-in that cannot be loaded is a UsageError for whoever
-needs it, and nothing to anybody else.
+The folders of `sys.path` are searched when a name is first requested, and a plug-in's code is imported when it is
+needed. If two plug-ins have one name, using it is an error. A plug-in that cannot be loaded is a UsageError for whoever
+needs it, and does not affect anyone else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MARK = b"backcast."
 
 
 class Plugin(msgspec.Struct, frozen=True):
-    """One entry point. `value` is `module` or `module:name`; `root` the folder that its package is installed in."""
+    """One entry point. `value` is `module` or `module:name`; `root` is the folder in which its package is installed."""
 
     group: str
     name: str
@@ -48,7 +48,7 @@ class Plugin(msgspec.Struct, frozen=True):
         return self.value.partition(":")[0].strip()
 
     def load(self) -> tuple[ModuleType, Any]:
-        """Its module, and what it names in it (the module itself, for a bare module). Raises UsageError."""
+        """Its module, and the object that it names there (the module itself, if it names none). Raises UsageError."""
         try:
             module = importlib.import_module(self.module)
             found: Any = module
@@ -59,9 +59,9 @@ class Plugin(msgspec.Struct, frozen=True):
         return module, found
 
     def broken(self, reason: str) -> UsageError:
-        """The error of a plug-in that cannot be used."""
+        """The error for a plug-in that cannot be used."""
         return UsageError(
-            f"the {KINDS[self.group]} {self.name!r} of the package {self.origin} cannot be loaded: {reason}",
+            f"cannot load the {KINDS[self.group]} {self.name!r} of the package {self.origin}: {reason}",
             hint=f"repair or remove the package {self.package}",
         )
 
@@ -73,7 +73,7 @@ def installed(group: str) -> tuple[Plugin, ...]:
 
 
 def by_name(group: str) -> dict[str, list[Plugin]]:
-    """The entry points of a group; more than one of a name are a collision."""
+    """The entry points of a group by name; several with one name are a collision."""
     found: dict[str, list[Plugin]] = {}
     for plugin in installed(group):
         found.setdefault(plugin.name, []).append(plugin)
@@ -81,15 +81,15 @@ def by_name(group: str) -> dict[str, list[Plugin]]:
 
 
 def collision(kind: str, name: str, origins: list[str]) -> UsageError:
-    """The error of a name that several have."""
+    """The error for a name that several plug-ins have."""
     return UsageError(
-        f"the {kind} {name!r} is there more than once: {' and '.join(origins)}",
+        f"the {kind} {name!r} exists more than once: {' and '.join(origins)}",
         hint="remove one of the packages, or ask its author for another name",
     )
 
 
 def digest_of(module: ModuleType) -> str:
-    """A sha256 of the source of a module; of a package, of all modules in it."""
+    """A sha256 of the source of a module; for a package, of all modules in it."""
     file = Path(module.__file__ or "")
     files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
     digest = hashlib.sha256()
@@ -105,7 +105,7 @@ def _all() -> list[Plugin]:
     packages: set[str] = set()
     for folder in dict.fromkeys(entry or os.curdir for entry in sys.path):
         for path in _with_entry_points(folder):
-            from importlib.metadata import PathDistribution  # only where there is a plug-in
+            from importlib.metadata import PathDistribution  # only if there is a plug-in
 
             distribution = PathDistribution(path)
             package = distribution.metadata["Name"] or path.name.partition("-")[0]
@@ -121,13 +121,13 @@ def _all() -> list[Plugin]:
 
 
 def _with_entry_points(folder: str) -> list[Path]:
-    """The metadata of the packages in a folder that have entry points of ours. Reading all of it takes ten times as
-    long."""
+    """The metadata of the packages in a folder that have entry points for backcast. Reading all metadata takes ten
+    times as long."""
     try:
         with os.scandir(folder) as entries:
             names = sorted(one.name for one in entries if one.name.endswith((".dist-info", ".egg-info")))
     except OSError:
-        return []  # no folder, such as an archive of modules
+        return []  # not a folder, but perhaps an archive of modules
     found = []
     for name in names:
         try:
@@ -140,7 +140,7 @@ def _with_entry_points(folder: str) -> list[Path]:
 
 
 def _where(error: BaseException) -> str:
-    """The last place in a file that an exception passed, outside of Python's own import system."""
+    """The last place in a file that an exception passed through, outside Python's own import system."""
     if isinstance(error, SyntaxError) and error.filename:
         return f", at {error.filename}:{error.lineno or 1}"
     where, trace = "", error.__traceback__

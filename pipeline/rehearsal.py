@@ -61,7 +61,7 @@ def rehearse(plan: Plan, directory: Directory, options: RehearseOptions, hooks: 
         raise UsageError(f"not a fault: {error}", hint=error.hint) from None
     with _rehearsal_directory(plan, directory) as inner:
         store = inner.path / "store.duckdb"
-        # A target of this dialect is likely to have it: the rehearsal sends as `apply` would.
+        # A target of this dialect probably has that endpoint, so the rehearsal sends as `apply` would.
         settings = Settings(per_event="on" if plan.options.dialect == "posthog" else "off")
         with LocalService(store, settings=settings, faults=options.faults, fault_seed=options.fault_seed) as service:
             outcome = send_plan(plan, inner, service.url, Secret(service.capture_key), ApplyOptions(), hooks)
@@ -76,8 +76,8 @@ def rehearse(plan: Plan, directory: Directory, options: RehearseOptions, hooks: 
 
 @contextmanager
 def _rehearsal_directory(plan: Plan, directory: Directory) -> Iterator[Directory]:
-    """An empty directory inside the plan's with links to its files, for a ledger of its own. Raises Busy."""
-    read_totals(directory.ledger)  # a ledger that cannot be read is an error before an hour of rehearsing
+    """An empty directory inside the plan's with links to its files, for a separate ledger. Raises Busy."""
+    read_totals(directory.ledger)  # an unreadable ledger is an error before an hour of rehearsing
     path = directory.rehearsal
     lock = lock_file(path, "the rehearsal of this plan")
     try:

@@ -1,4 +1,5 @@
-"""This user's folder on this machine for what is not part of a plan: working copies of buckets, locks of targets."""
+"""This user's folder on this machine for what does not belong to a plan: working copies of buckets, locks of
+targets."""
 
 from __future__ import annotations
 

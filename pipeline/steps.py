@@ -1,7 +1,7 @@
 """The steps after a plan: apply, verify and discard. Commands, the library and jobs call these alike.
 
 Each takes an open plan, asks nothing and prints nothing by itself, updates the report of the plan, and returns one
-result, which the terminal, the report and `--json` show. The other steps are one function of the library each
+result, which the terminal, the report and `--json` show. Each of the other steps is one function of the library
 (`pipeline.api`).
 """
 
@@ -57,7 +57,7 @@ Warn = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """Where the keys of a step come from: as they were given, else the files that options name, else the environment.
+    """Where the keys of a step come from: those given, else the files that options name, else the environment.
     Each is read when the step needs it."""
 
     project: Secret | None = None
@@ -78,11 +78,11 @@ class KeySource:
 
 
 class ApplyHooks(msgspec.Struct, frozen=True):
-    """What an apply calls: `warn` with a sentence for a person, `checked` with the preflight and whether a personal key
-    asked for it, `confirm` with the events of each phase and the name of the project, which raises if they must not
-    be sent, `sending` and `reading` for the progress of the two.
+    """What an apply calls: `warn` with a sentence for a person; `checked` with the preflight and whether a personal key
+    was used; `confirm` with the events of each phase and the name of the project, which raises if they must not be
+    sent; `sending` and `reading` for the progress of the two.
 
-    `read_back` reads a canary in place of `pipeline.verify.canary.read_canary`. `target_known`: the target took other
+    `read_back` reads a canary instead of `pipeline.verify.canary.read_canary`. `target_known`: the target took other
     plans before.
     """
 
@@ -124,8 +124,8 @@ def apply(
 ) -> Applied:
     """Send exactly the plan, or its canary, which is then read back as `reading` says; run again to resume.
 
-    With `checks` the target is checked first, and hog functions are turned off meanwhile if they ask for it. What
-    stopped a run that began is the `problem` of its outcome. Raises what keeps it from beginning.
+    With `checks`, the target is checked first, and hog functions are turned off meanwhile if the checks ask for it.
+    What stopped a run that began is the `problem` of its outcome. Raises what keeps it from beginning.
     """
     warn, address = hooks.warn, address_of(to)
     key = keys.capture(to, warn, dry_run=options.dry_run)
@@ -164,7 +164,7 @@ def apply(
 
                 stack.enter_context(paused(pausing, functions, settle, run.step, warn))
                 if pausing.recorded:
-                    update_report(directory, plan, warn)  # a kill from here on leaves a report that names them
+                    update_report(directory, plan, warn)  # if the run is killed from here on, the report names them
             outcome = send_plan(plan, directory, to, key, options, run, target_known=hooks.target_known)
         left_off = pausing is not None and any(not function.changed for function in pausing.recorded)
         canary = None
@@ -188,7 +188,8 @@ def apply(
 
 
 def _warn_of_silence(address: str, warn: Warn) -> None:
-    """Say that nothing listens at an address of this machine: what follows would seem to be about the key."""
+    """Warn that nothing listens at an address of this machine: otherwise later errors would seem to be about the
+    key."""
     parts = urlsplit(address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     if is_loopback(address):
@@ -208,8 +209,8 @@ def _read_canary(
 
 
 def _preflight(request: PreflightRequest, plan: Plan, directory: Directory, hooks: ApplyHooks) -> Preflight:
-    """Check the target before anything is sent; without a personal key, as far as that goes. Raises UnsafePlan for what
-    would do harm."""
+    """Check the target before anything is sent; without a personal key, as far as that is possible. Raises UnsafePlan
+    if sending would do harm."""
     from pipeline.preflight.run import check_target
     from pipeline.report.records import read_preflight
 
@@ -225,17 +226,18 @@ def _preflight(request: PreflightRequest, plan: Plan, directory: Directory, hook
 
 
 def record_preflight(request: PreflightRequest, plan: Plan, directory: Directory, found: Preflight, warn: Warn) -> None:
-    """Write what the target answered next to the plan. A directory that cannot be written is a warning."""
+    """Write what the target answered next to the plan. A directory that cannot be written only causes a warning."""
     from pipeline.report.records import write_preflight
 
     try:
         write_preflight(directory, plan.digest, address_of(request.to), request.options.max_already_there, found)
     except OSError as error:
-        warn(f"the result could not be written to {directory.preflight}: {error.strerror}")
+        warn(f"could not write the result to {directory.preflight}: {error.strerror}")
 
 
 def refuse_stops(found: Preflight, done: str, listed: str = "") -> None:
-    """Raise UnsafePlan for a target that is not ready; nothing was `done` then. `listed` says where all stops are."""
+    """Raise UnsafePlan for a target that is not ready; then nothing was `done`. `listed` says where all stops are
+    listed."""
     if found.stops:
         first, *others = found.stops
         more = f", and {len(others)} more{listed}" if others else ""
@@ -246,7 +248,7 @@ def refuse_stops(found: Preflight, done: str, listed: str = "") -> None:
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """What was read back, after what was sent again with `--repair`."""
+    """What was read back, and what `--repair` sent again before that."""
 
     result: Verification
     status: PlanStatus
@@ -271,7 +273,8 @@ def verify(
 ) -> Verified:
     """Compare what landed with the ledger, or written files with what an import makes of them.
 
-    `confirm` is called with the number of missing events before a repair sends them, and raises if they must not be.
+    `confirm` is called with the number of missing events before a repair sends them, and raises if they must not be
+    sent.
     """
     from pipeline.verify.steps import Keys, compare, repair
 
@@ -313,7 +316,7 @@ def _project(to: str, options: VerifyOptions, key: Secret) -> Project | None:
 
 
 class Discarding(msgspec.Struct, frozen=True):
-    """What was removed of a plan: `files` with `bytes`, at `at` (of a run that was stopped, when it began)."""
+    """What was removed from a plan: `files` with `bytes`, at `at` (for a run that was stopped, when it began)."""
 
     digest: str
     state: str
@@ -334,8 +337,8 @@ def discard(
 ) -> Discarding:
     """Remove the events of a plan, and the ids and values of people in it; the report and the ledger stay.
 
-    `confirm` raises if they must not be removed. A call that was stopped is finished by the next. Raises UnsafePlan
-    for a plan that is not wholly sent and verified, unless `options` allow it; Busy, UsageError, BrokenLedger.
+    `confirm` raises if they must not be removed. The next call finishes one that was stopped. Raises UnsafePlan
+    for a plan that is not completely sent and verified, unless `options` allow it; Busy, UsageError, BrokenLedger.
     """
     new = discarded_of(plan, directory) is None
     if new:
@@ -363,11 +366,11 @@ def discard(
 
 
 def _refuse_open(plan: Plan, directory: Directory, options: DiscardOptions) -> None:
-    """Raise UnsafePlan for a plan of which something is to be sent, to be verified, or was refused, unless `options`
-    allow that, and where another plan took its place; Busy while it is sent."""
+    """Raise UnsafePlan for a plan of which something must still be sent or verified, or was refused, unless `options`
+    allow that, and for a plan that another one replaced; Busy while it is being sent."""
     if read_plan(directory).digest != plan.digest:
         raise UnsafePlan(
-            f"{directory.name} has another plan by now; nothing was discarded",
+            f"{directory.name} contains another plan by now; nothing was discarded",
             hint="look at it, then run the same command again",
         )
     unlock(lock_file(directory.ledger, "this plan"))
@@ -381,7 +384,7 @@ def _refuse_open(plan: Plan, directory: Directory, options: DiscardOptions) -> N
         State.STOPPED: f"{status.unsent:,} of its {events} are not sent, and {status.totals.in_doubt:,} are in doubt",
         State.DIFFERS: "what landed differs from what was sent",
         State.SENT: "what was sent was not verified",
-        State.SENT_WITH_REFUSALS: f"{pluralize(status.totals.refused, 'event')} of it refused, which --replay can plan",
+        State.SENT_WITH_REFUSALS: f"{pluralize(status.totals.refused, 'event')} refused, which --replay can plan again",
     }.get(status.state)
     command = step_after(plan, status, directory.name).command
     if missing is None:

@@ -1,4 +1,4 @@
-"""Where a target is: `us`, `eu`, a URL, a folder or a bucket as an address. Nothing is asked of it here."""
+"""Where a target is: turns `us`, `eu`, a URL, a folder or a bucket into an address. It contacts nothing."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def address_of(target: str) -> str:
     if not plain or any(character.isspace() or not character.isprintable() for character in target):
         raise UsageError(f"not a target: {without_credentials(target)!r}", hint=_NO_TARGET)
     if parts.username is not None or parts.password is not None:
-        raise UsageError("the target has a user or a password in it", hint="a key comes from the environment or a file")
+        raise UsageError("the target contains a user or a password", hint="a key comes from the environment or a file")
     if parts.query or parts.fragment:
         shown = without_credentials(target)
-        raise UsageError(f"a target has no query and no fragment: {shown!r}", hint=_NO_TARGET)
+        raise UsageError(f"a target must not have a query or a fragment: {shown!r}", hint=_NO_TARGET)
     return target.rstrip("/")
 
 
 def files_of(target: str) -> str | None:
-    """Where a target has files: the folder of `file:DIR` as a whole path, or the URL of a bucket without a slash at its
-    end; None for a service. Raises UsageError."""
+    """Where a target has files: the folder of `file:DIR` as a whole path, or the URL of a bucket without a trailing
+    slash; None for a service. Raises UsageError."""
     if is_remote(target):
         refuse_foreign(target)
         if not target.isprintable() or has_magic(target):
@@ -62,12 +62,12 @@ def files_of(target: str) -> str | None:
 
 
 def has_files(address: str) -> bool:
-    """Whether an address is one of files, and not of a service."""
+    """Whether an address is one of files, not of a service."""
     return address.startswith(_FILE) or is_remote(address)
 
 
 def region_of(target: str) -> str:
-    """`us` or `eu` when a target is one of the service's regions, by name or by URL; else ""."""
+    """`us` or `eu` if a target is one of the service's regions, by name or by URL; else ""."""
     host = urlsplit(address_of(target)).hostname
     return next((name for name, address in REGIONS.items() if urlsplit(address).hostname == host), "")
 

@@ -1,6 +1,6 @@
 """Text for people: counts in sentences (`1 event`, `12,000 events`), and the content of rows made safe to show.
 
-What stands in an export is written by strangers: an escape sequence would drive a terminal, and a right-to-left
+The content of an export comes from strangers: an escape sequence would control a terminal, and a right-to-left
 override would reverse a page. `printable` shows both as escapes instead.
 """
 
@@ -14,7 +14,7 @@ ELLIPSIS = "…"
 
 _PLAIN = re.compile(r"[\x20-\x7e]*", re.ASCII)
 _DRIVING = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))
-"""Unicode categories that are not shown as they stand: controls, formats, surrogates, private use, line ends."""
+"""Unicode categories that are not shown as they are: controls, formats, surrogates, private use, line ends."""
 _JOINERS = "\u200c\u200d"
 _VARIATION = "\ufe0f"
 _VIRAMA = 9
@@ -25,7 +25,7 @@ _HISSING = ("s", "x", "ch", "sh")
 
 
 def pluralize(count: int, what: str) -> str:
-    """A number and its noun, which is given in the singular."""
+    """A number with its noun, which is given in the singular."""
     return f"{count:,} {what if count == 1 else plural(what)}"
 
 
@@ -47,9 +47,9 @@ def were(count: int) -> str:
 
 
 def printable(text: str, limit: int = 40) -> str:
-    """At most `limit` characters of `text`, driving characters as `\\x1b` or `\\u202e`; cut text ends in `…`.
+    """At most `limit` characters of `text`, control characters as `\\x1b` or `\\u202e`; cut text ends in `…`.
 
-    Joiners stay where writing needs them (`_joins`); elsewhere they are invisible, and are shown.
+    Joiners stay if the script needs them (`_joins`); elsewhere they are invisible, so they are shown as escapes.
     """
     cut = text[:limit]
     if not _PLAIN.fullmatch(cut):
@@ -60,14 +60,14 @@ def printable(text: str, limit: int = 40) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as one word of a shell's command. Driving characters are escaped as bash and zsh read them."""
+    """A string as one word of a shell command. Control characters are escaped as bash and zsh read them."""
     if _plain(text) == text:
         return shlex.quote(text)
     return "$'" + _plain(text.replace("\\", "\\\\").replace("'", "\\'")) + "'"
 
 
 def _plain(text: str) -> str:
-    """The text with driving characters as escapes."""
+    """The text with control characters as escapes."""
     return "".join(
         _escaped(one) if unicodedata.category(one) in _DRIVING and not _joins(text, at) else one
         for at, one in enumerate(text)
@@ -75,7 +75,7 @@ def _plain(text: str) -> str:
 
 
 def _joins(text: str, at: int) -> bool:
-    """Whether a joiner stands inside an emoji, after an Indic virama, or between Arabic letters."""
+    """Whether a joiner is inside an emoji, after an Indic virama, or between Arabic letters."""
     if text[at] not in _JOINERS or not 0 < at < len(text) - 1:
         return False
     before, after = text[at - 1], text[at + 1]

@@ -1,7 +1,7 @@
 """Times: read exactly, converted from their zone, written in one format.
 
 A time is an integer: microseconds since 1970 in UTC. Nothing here rounds through a float or reads the host's clock or
-zone: zone rules come from the `tzdata` package alone, so a plan has the same bytes on any machine. A *wall* time is
+zone: zone rules come only from the `tzdata` package, so a plan has the same bytes on any machine. A *wall* time is
 the reading of a local clock, counted as if that clock were in UTC.
 """
 
@@ -36,14 +36,14 @@ RECEIVED_TOLERANCE = 60 * SECOND
 UNITS = {"s": SECOND, "ms": 1_000, "us": 1}
 """Microseconds in one of each unit; `ns` and `auto` are handled apart."""
 _PLACES = {"s": 0, "ms": 3, "us": 6, "ns": 9}
-"""The power of ten that is a second of each unit."""
+"""The power of ten of each unit that is a second."""
 UNIT_NAMES = {
     "s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds",
     "auto": "seconds, milliseconds or microseconds",
 }  # fmt: skip
 
 WITHOUT_OFFSET = "a time without an offset; name the zone of its clock with --timezone"
-"""The error of a time whose zone only the operator can know."""
+"""The error for a time whose zone only the operator can know."""
 QUARTER = 15 * MINUTE
 """Offsets are cached by the quarter of an hour; each in use is a multiple of it."""
 _QUARTERS_A_DAY = DAY // QUARTER
@@ -51,7 +51,7 @@ _CACHED = 1 << 16
 
 
 class BadTime(ValueError):
-    """A time that cannot be read; becomes a reject of this code."""
+    """A time that cannot be read; it becomes a reject with this code."""
 
     code = "bad_timestamp"
 
@@ -85,7 +85,7 @@ _THREE_DIGITS = {f"{number:03d}": number for number in range(1_000)}
 def read_iso(text: str, space: bool = False) -> Reading:
     """Read `YYYY-MM-DDTHH:MM[:SS[.fff…]][Z|±HH[:MM]]`.
 
-    `space` also allows a space for the T and then the offsets that warehouses write behind it: ` UTC` (BigQuery) and
+    `space` also allows a space for the T, and the offsets that warehouses then write after it: ` UTC` (BigQuery) and
     ` +0000` (Snowflake).
     Strict, because a lenient reader turns a broken time into a plausible wrong one. Raises BadTime.
     """
@@ -119,7 +119,7 @@ def read_iso(text: str, space: bool = False) -> Reading:
 
 
 def read_iso_or_date(text: str, space: bool = False) -> Reading:
-    """The same, or `YYYY-MM-DD`: its midnight, in no zone."""
+    """Like `read_iso`, but also reads `YYYY-MM-DD`: its midnight, in no zone."""
     is_date = _DATE_TEXT.fullmatch(text) is not None
     return Reading(_read_minute(f"{text}T00:00"), False, False) if is_date else read_iso(text, space)
 
@@ -168,9 +168,9 @@ _NUMBER = re.compile(r"[+-]?\d{1,30}(?:\.\d{1,40})?(?:[eE][+-]?\d{1,2})?", re.AS
 
 
 def lost_digits(text: str) -> int:
-    """How many digits before the decimal point a spreadsheet rounded off: 7 for `1.60946E+12`, 0 for other texts.
+    """How many digits before the decimal point a spreadsheet rounded off: 7 for `1.60946E+12`, 0 for other text.
 
-    Spreadsheets and printf write a plus behind the E, and only some of the digits. Programs that write the shortest
+    Spreadsheets and printf write a plus after the E, and only some of the digits. Programs that write the shortest
     exact form (Java: `1.609459200123E12`) write no plus.
     """
     match = _ROUNDED.fullmatch(text) if "+" in text else None
@@ -218,11 +218,11 @@ def read_epoch(number: str | int | float, unit: str = "s") -> Reading:
 
 
 _COUNT = re.compile(r"\d{9,19}(?:\.\d+)?", re.ASCII)
-_PLAUSIBLE = range(946_684_800 * SECOND, 2_208_988_800 * SECOND)  # 2000 to 2039: of one unit at most
+_PLAUSIBLE = range(946_684_800 * SECOND, 2_208_988_800 * SECOND)  # 2000 to 2039, which fits at most one unit
 
 
 def unit_hint(text: str) -> str:
-    """What to add to the error of a text that is a count of some unit since 1970: "" for any other text."""
+    """What to add to the error if the text is a count of some unit since 1970; "" for any other text."""
     count = int(text.partition(".")[0]) if _COUNT.fullmatch(text.strip()) else 0
     for unit, places in _PLACES.items():
         if (us := count * SECOND // 10**places) in _PLAUSIBLE:
@@ -240,7 +240,7 @@ _MILLISECONDS = tuple(f".{millisecond:03d}Z" for millisecond in range(1_000))
 
 
 def format_utc(us: int) -> str:
-    """`2020-12-30T12:00:00Z`, with three or six digits of a fraction only where it has one.
+    """`2020-12-30T12:00:00Z`, with three or six digits of a fraction only if it has one.
 
     Raises BadTime outside the years 1 to 9999.
     """
@@ -265,7 +265,7 @@ def utc_now() -> str:
 
 
 def is_later(time: str, than: str) -> bool:
-    """Whether an instant in ISO 8601 is later than another, however many digits each has. False if one of them
+    """Whether an instant in ISO 8601 is later than another, however many digits each has. False if either
     cannot be read."""
     try:
         return datetime.fromisoformat(time) > datetime.fromisoformat(than)
@@ -309,9 +309,9 @@ def zone_names() -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def zone(name: str) -> ZoneInfo:
-    """The zone's rules, from the `tzdata` package and never from the host. Raises UsageError when unknown."""
+    """The zone's rules, from the `tzdata` package and never from the host. Raises UsageError if unknown."""
     if name not in zone_names():
-        raise UsageError(f"there is no time zone {name!r}", hint=zone_hint(name, zone_names()))
+        raise UsageError(f"{name!r} is not a time zone", hint=zone_hint(name, zone_names()))
     with resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as rules:
         return ZoneInfo.from_file(rules, key=name)
 
@@ -320,7 +320,7 @@ class ZoneClock:
     """Turns the wall times of one project into UTC.
 
     `zones` are (name, local date from which the zone applies, "" for the first) in order; the wall date selects the
-    zone. No zones at all is UTC. Offsets are cached by quarter of an hour, within which hardly any changes.
+    zone. Without any zones the clock is UTC. Offsets are cached by quarter of an hour; hardly any changes within one.
     """
 
     __slots__ = ("_first_walls", "_zones", "offsets", "zones")
@@ -335,15 +335,15 @@ class ZoneClock:
                 hint="for example --timezone America/New_York --timezone Europe/Berlin@2021-03-01",
             )
         self.offsets: dict[int, int | None] = {}
-        """The cache, by number of the quarter: wall time less UTC in µs, or None where the offset changes in it."""
+        """The cache, by number of the quarter: wall time minus UTC in µs, or None if the offset changes in it."""
 
     def to_utc(self, wall: int, received: int | None = None) -> tuple[int, str]:
         """The instant, and a warning's code or "".
 
         In the repeated hour at the end of DST the receive time decides: the latest of the two instants that is not
-        after it (RECEIVED_TOLERANCE allowed). `ambiguous_time` when it cannot decide: absent or before both
-        (the first instant is taken), or an hour or more after both (the second). `nonexistent_time` in the
-        hour that DST skips, read as if the clock had not been put forward yet. Raises BadTime.
+        after it (RECEIVED_TOLERANCE allowed). The code is `ambiguous_time` if it cannot decide: absent or before both
+        (the first instant is taken), or an hour or more after both (the second). It is `nonexistent_time` in the hour
+        that DST skips, which is read as if the clock had not been put forward yet. Raises BadTime.
         """
         if not self._zones:
             return wall, ""
@@ -366,7 +366,7 @@ class ZoneClock:
         return later, "ambiguous_time" if received - later >= HOUR else ""
 
     def offset_at(self, instant: int) -> int:
-        """What the clock shows at an instant (µs UTC) less that instant: µs."""
+        """What the clock shows at an instant (µs UTC) minus that instant, in µs."""
         for rules, first in zip(reversed(self._zones), reversed(self._first_walls), strict=True):
             offset = moment_of(instant).replace(tzinfo=UTC).astimezone(rules).utcoffset() or timedelta()
             ahead = offset // _MICROSECOND
@@ -375,7 +375,7 @@ class ZoneClock:
         return 0
 
     def _offset(self, quarter: int) -> int | None:
-        """The offset in a quarter; added to the cache, for the whole day where that has one offset.
+        """The offset in a quarter. It is cached, for the whole day if that has only one offset.
 
         No zone changes its clocks twice within three days (tzdata 2026f), so equal offsets at both ends mean no change.
         """
@@ -390,13 +390,13 @@ class ZoneClock:
         return offset
 
     def _constant(self, first: int, length: int) -> int | None:
-        """The one offset of all wall times of a stretch; None where it changes."""
+        """The one offset of all wall times in a range; None if it changes."""
         last = first + length - 1
         offsets = {first - utc for utc in self._candidates(first)} | {last - utc for utc in self._candidates(last)}
         return offsets.pop() if len(offsets) == 1 else None
 
     def _candidates(self, wall: int) -> tuple[int, int]:
-        """The instants of a wall time before and after a change of the clock; equal where there is none."""
+        """The instants of a wall time before and after a change of the clock; equal if there is none."""
         rules = self._zones[0]
         for candidate, first in zip(self._zones, self._first_walls, strict=True):
             if wall >= first:

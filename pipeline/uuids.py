@@ -44,7 +44,7 @@ def namespace(tool: str, source: str = "") -> uuid.UUID:
 
 
 class Hasher:
-    """UUIDv5 over one namespace, for a hot loop: `uuid.uuid5` of a key, also of text with lone surrogates."""
+    """UUIDv5 in one namespace, for a hot loop: `uuid.uuid5` of a key, even of text with lone surrogates."""
 
     __slots__ = ("_prefix",)
 
@@ -110,20 +110,20 @@ def uuid_digits(raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def uuid_text(hi: int, lo: int) -> str:
-    """A uuid by the halves of its bits."""
+    """A uuid from the two halves of its bits."""
     first, second = f"{hi:016x}", f"{lo:016x}"
     return f"{first[:8]}-{first[8:12]}-{first[12:]}-{second[:4]}-{second[4:]}"
 
 
 def content_digest(content: bytes) -> str:
-    """What `content_key` takes of a canonical record."""
+    """The digest of a canonical record that `content_key` takes."""
     return hashlib.sha256(content).hexdigest()
 
 
 def content_key(digest: str, ordinal: int, event: int = 0) -> str:
     """The dedupe key of a row without a source key.
 
-    `digest` is that of the canonical record (`content_digest`); `ordinal` counts identical records in the whole source
+    `digest` is `content_digest` of the canonical record; `ordinal` counts identical records in the whole source
     from 0; `event` numbers the events of one row from 0.
     """
     return f"content{SEPARATOR}{digest}{SEPARATOR}{ordinal}{SEPARATOR}{event}"
@@ -132,7 +132,7 @@ def content_key(digest: str, ordinal: int, event: int = 0) -> str:
 def session_uuid(start_ms: int, *parts: str) -> str:
     """A UUIDv7 for a session: its time is the session's start, its other bits a hash of `parts`.
 
-    The service leaves out of its session metrics any `$session_id` that is not a UUIDv7 whose time is at
+    The service's session metrics leave out any `$session_id` that is not a UUIDv7 whose time is at
     or before the session's first event (docs/know/exports.md#session-ids). `start_ms` is between 1970 and the year
     10889.
     """

@@ -33,7 +33,7 @@ TRUE = Raw(b"true")
 FALSE = Raw(b"false")
 
 _BRACE, _BRACKET, _QUOTE, _BACKSLASH = b'{["\\'
-"""Bytes of JSON as integers: Python finds those far faster than texts of one byte."""
+"""Bytes of JSON as integers: Python finds those far faster than bytes objects of length one."""
 
 _decode_text = msgspec.json.Decoder(str).decode
 _decode_object: Callable[[Any], Record] = msgspec.json.Decoder(dict[str, Raw]).decode  # type: ignore[assignment]
@@ -42,7 +42,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class BadValue(ValueError):
-    """A value is not of the kind that the mapping states; becomes the reject `bad_value`."""
+    """A value is not of the kind that the mapping states; it becomes the reject `bad_value`."""
 
 
 def _characters(literal: bytes) -> str:
@@ -54,14 +54,14 @@ def _characters(literal: bytes) -> str:
 
 
 def is_absent(value: Value) -> bool:
-    """Missing or JSON null. Zero, false and the empty text are values."""
+    """Missing or JSON null. Zero, false and the empty string are values."""
     return value is None or (type(value) is Raw and bytes(value) == b"null")
 
 
 def text(value: Value) -> str | None:
-    """The value as text: a string's characters, a number's own digits, `true`/`false`; None when absent.
+    """The value as a string: a string's characters, a number's own digits, `true`/`false`; None if absent.
 
-    An object or a list gives its JSON text. Raises BadValue for a text that is not Unicode (a lone surrogate).
+    An object or a list gives its JSON text. Raises BadValue for a string that is not Unicode (a lone surrogate).
     """
     if type(value) is str:
         return value
@@ -78,7 +78,7 @@ def text(value: Value) -> str | None:
 
 
 def key_text(value: Value) -> str | None:
-    """The key of a group as text. At the service numbers have passed through JavaScript, in which 7.0 is 7
+    """The key of a group as a string. At the service, numbers have passed through JavaScript, in which 7.0 is 7
     (docs/know/service.md#stored-values); the digits of a whole number stay."""
     given = text(value)
     if given is None or type(value) is str or given[:1] not in "-0123456789" or bytes(_encode(value))[0] == _QUOTE:
@@ -88,10 +88,10 @@ def key_text(value: Value) -> str | None:
 
 
 def opened(value: Value) -> Record | None:
-    """An object's members, values unchanged; a text of a JSON object is opened too.
+    """An object's members, values unchanged; a string that contains a JSON object is opened too.
 
-    None when absent or blank. Raises BadValue for anything else, and for a text with a value that cannot be sent: rows
-    are checked before (`pipeline.extractors`), JSON inside their texts is not.
+    None if absent or blank. Raises BadValue for anything else, and for a string with a value that cannot be sent: rows
+    are checked before (`pipeline.extractors`), but JSON inside their strings is not.
     """
     if value is None:
         return None
@@ -126,9 +126,9 @@ def put(record: Record, name: str, value: Any) -> None:
 
 
 def items(value: Value) -> list[Value] | None:
-    """A list's members, unchanged; a text of a JSON list is opened too. None when absent.
+    """A list's members, unchanged; a string that contains a JSON list is opened too. None if absent.
 
-    A single scalar counts as a list of one item, and so does a text whose list has a value that cannot be sent.
+    A single scalar counts as a list of one item, and so does a string whose list has a value that cannot be sent.
     Raises BadValue as `text` does.
     """
     if is_absent(value):
@@ -166,7 +166,7 @@ def plain(value: Value) -> Any:
 
 
 def _integer(digits: str) -> int | str:
-    """An integer; its digits if they are more than Python converts."""
+    """An integer; its digits if there are more than Python converts."""
     return int(digits) if len(digits) < 4_300 else digits
 
 
@@ -185,15 +185,15 @@ def canonical(record: Record) -> bytes:
 
 
 def canonical_texts(record: dict[str, str]) -> bytes:
-    """`canonical` of a record of texts whose names are sorted already."""
+    """`canonical` for a record of strings whose names are already sorted."""
     return _encode(record)
 
 
 def bare(record: bytes) -> bytes:
     """What a canonical record says, however its format says it.
 
-    Members that are null, an empty object or an empty list are left out, at every level. A number, also one in a text,
-    is the text of its value (`90`, `"90"` and `90.0` are one), and so are true and false.
+    Members that are null, an empty object or an empty list are left out, at every level. A number, even inside a
+    string, becomes the text of its value (`90`, `"90"` and `90.0` are one), and so do true and false.
     """
     return json.dumps(_bare(json.loads(record, parse_int=str, parse_float=str))).encode()
 
@@ -215,11 +215,11 @@ def _bare(value: Any) -> Any:
 _LONGEST_NUMBER = 64
 _EXACT = Context(prec=_LONGEST_NUMBER)
 _FRACTION = re.compile(r"-?[0-9]+(?:\.[0-9]+(?:[eE][+-]?[0-9]{1,3})?|[eE][+-]?[0-9]{1,3})")
-"""A number that may be written in another way, as `90.0` or `9e1`; one with another exponent no double holds."""
+"""A number that may be written in another way, such as `90.0` or `9e1`; no double holds one with a larger exponent."""
 
 
 def _canonical_value(value: Value) -> Any:
-    """What encodes as the one spelling of a value."""
+    """What encodes to the one spelling of a value."""
     if type(value) is not Raw:
         return value
     text_ = bytes(value)

@@ -1,37 +1,17 @@
 """`backcast start`: the steps from an export to a rehearsed plan, one command after the other.
 
 Each step is printed as the command that it is, and runs that command's code, so that a person learns the commands and
-can script them. Answers are kept, so the same command goes on where it stopped. Nothing is sent.
+can script them. Answers are kept, so the same command goes on from where it stopped. Nothing is sent.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from pipeline import config, guided
-from pipeline.cli import common
-from pipeline.cli.mapping import draft_of, show_unfinished
-from pipeline.cli.progress import Line
 from pipeline.errors import UsageError
-from pipeline.extractors.plan_detection import FINISHED
-from pipeline.files import write_atomically
-from pipeline.guided import NOT_YET, Planned, Surveyed
-from pipeline.mapper import load
-from pipeline.option_types import zones_of
-from pipeline.options import SurveyOptions
-from pipeline.plan.sealed.freshness import open_plan
-from pipeline.plan.zone import fitting_zones
-from pipeline.report.state import IDENTITIES, PlanStatus, State, read_status, step_after
-from pipeline.targets import address_of, files_of, is_loopback
-from pipeline.text import pluralize, printable, quoted
-
-if TYPE_CHECKING:
-    from pipeline.plan.sealed.manifest import Plan
 
 
 @click.command(epilog="Example: backcast start exports/")
@@ -48,6 +28,10 @@ def start(sources: tuple[str, ...], output: Path | None) -> int:
     stopped; change or remove an answer there for another one. It ends with the `backcast apply` command, which sends.
     Exit 4: a check stops the plan, or the target is not ready. Exit 130: interrupted; run again.
     """
+    from pipeline import guided
+    from pipeline.cli.guided_way import Stopped, Way
+    from pipeline.text import quoted
+
     folder = guided.folder_for(sources) if output is None else output
     plan = quoted(str(folder / "plan"))
     if "-" in sources:
@@ -61,295 +45,9 @@ def start(sources: tuple[str, ...], output: Path | None) -> int:
             f" -o {plan}; backcast rehearse {plan}; backcast preflight {plan} --to us|eu|URL",
         )
     try:
-        _Way(sources, folder, "" if output is None else f" -o {quoted(str(output))}").go()
-    except _Stopped as stopped:
+        Way(sources, folder, "" if output is None else f" -o {quoted(str(output))}").go()
+    except Stopped as stopped:
         if stopped.words:
             click.echo(stopped.words, err=True)
         return stopped.code
     return 0
-
-
-class _Stopped(Exception):
-    """A step did not succeed. `words` say how to go on."""
-
-    def __init__(self, code: int, words: str = "") -> None:
-        super().__init__(words)
-        self.code = code
-        self.words = words
-
-
-class _Way:
-    """The steps, in order, with what is known so far."""
-
-    def __init__(self, sources: tuple[str, ...], folder: Path, option: str) -> None:
-        """Raises UsageError for a folder that is another's, UnreadableExport."""
-        self.sources = sources
-        self.folder = folder
-        self.directory = str(folder / "plan")
-        self.again = f"backcast start {' '.join(map(quoted, sources))}{option}"
-        self.file = folder / guided.FILE
-        self.progress = guided.read_progress(folder, sources)
-        self.answers = self.progress.answers
-        self.files = guided.digest_of_files(sources, folder)
-
-    def go(self) -> None:
-        """Raises _Stopped for a step that did not succeed."""
-        where = printable(str(self.folder), 300)
-        if self.progress.survey is None:
-            _say("The way from an export to a plan that can be sent: survey, mapping, plan, rehearsal on this machine.")
-            _say(f"Nothing is sent to any service. All files go to {where}/. Ctrl-C stops; the same command goes on.")
-        else:
-            _say(f"Going on in {where}/; nothing is sent. Your answers are in {self.file.name} there: change or remove"
-                 " one for another.")  # fmt: skip
-        plan = self._there()
-        if plan is not None and self._opened()[1].state not in (State.NOT_READY, State.READY, State.REHEARSED):
-            self._run("This plan was sent already, or is being sent. Where it stands:", "status", self.directory)
-            if self.progress.survey is not None and self.progress.survey.digest != self.files:
-                _say("The export has changed since. To plan it again, name another folder: -o DIR")
-            return
-        found = self._survey()
-        mapping = self._mapping(found)
-        self._target()
-        plan = self._plan(found, mapping, plan)
-        self._rehearse(plan)
-        self._end(plan, self._preflight())
-
-    def _there(self) -> Plan | None:
-        """The plan that is there; None if there is none, or it was stopped."""
-        path = self.folder / "plan"
-        return self._opened()[0] if (path / "plan.json").exists() or (path / FINISHED).exists() else None
-
-    def _opened(self) -> tuple[Plan, PlanStatus]:
-        plan, directory = open_plan(self.directory, discarded=True)
-        return plan, read_status(plan, directory)
-
-    def _survey(self) -> Surveyed:
-        from pipeline import api
-        from pipeline.report.survey_view import show_answers, write_survey
-        from pipeline.survey.recognition import no_rows
-
-        page = self.folder / "survey.html"
-        self._show("Which tool, fields, times and zone:", "survey", *self.sources, "--report", str(page))
-        found = self.progress.survey
-        if found is not None and found.digest == self.files and page.exists():
-            _say(f"Done before. {found.sentence}")
-            return found
-        with Line("Surveying:", quiet=False) as line:
-            result = api.survey_export(self.sources, SurveyOptions(), step=line.step)
-        if not result.rows:
-            raise no_rows(result.notices)
-        self.progress.survey = guided.surveyed(result, self.files, self.sources)
-        show_answers(common.console(), result)
-        self._keep()
-        write_survey(page, result, self.sources, {})
-        _say(f"Fields, events and hours of day: {page}")
-        return self.progress.survey
-
-    def _mapping(self, found: Surveyed) -> str:
-        """The name of the mapping, or its file in the folder. Asks which, and what a draft leaves open."""
-        file = self.folder / "mapping.yaml"
-        if self.answers.mapping:
-            return self.answers.mapping
-        if file.exists():
-            self._run("The mapping of this export:", "mapping", "check", str(file))
-            return str(file)
-        if len(found.mappings) == 1:
-            _say(f"\nMapping: {found.mappings[0]}, which recognises the rows.")
-            return found.mappings[0]
-        if found.mappings:
-            question = "Several mappings recognise the rows. Which tool wrote them?"
-            self.answers.mapping = _ask(question, found.mappings, lambda name: name if load(name) else "", "Number")
-            self._keep()
-            return self.answers.mapping
-        words = "mapping", "new", *self.sources, "--ask", "-o", str(file)
-        self._show("No shipped mapping recognises the rows, so this drafts one:", *words)
-        write_atomically(file, draft_of(self.sources, (), self.answers.draft, self._keep).encode())
-        self.answers.draft = {}  # the file has them from now on
-        self._keep()
-        if choices := load(str(file)).open:
-            show_unfinished(str(file), choices)
-            raise _Stopped(7, f"Decide this in that file. Then go on: {self.again}")
-        _say(f"Wrote {file}, which decides the name, person and time of every event. Look at it; after a change, run"
-             " start again.")  # fmt: skip
-        return str(file)
-
-    def _target(self) -> None:
-        def read(text: str) -> str:
-            if text != NOT_YET:
-                address_of(text)
-            return text
-
-        if not self.answers.target:
-            self.answers.target = _ask(
-                "Where will the events go? us or eu (PostHog), or the URL of another service; Enter if you do not know"
-                " yet, and for a rehearsal alone",
-                (), read, prompt="Target", default=NOT_YET,
-            )  # fmt: skip
-            self._keep()
-
-    @property
-    def to(self) -> str:
-        """The target; "" without one."""
-        return "" if self.answers.target == NOT_YET else self.answers.target
-
-    def _zone(self, zones: Sequence[str]) -> None:
-        """Ask for the zone of the times; `zones` had the offsets that receive times show."""
-
-        def read(text: str) -> str:
-            zones_of(text.split())
-            return " ".join(text.split())
-
-        why = "Nothing in the rows shows it, and nobody can correct it after sending"
-        if zones:
-            why = "These had the offsets that receive times show; the project's settings in the tool name the right one"
-        prompt = "Number, or the name of another" if zones else "Zone, such as Europe/Berlin or UTC"
-        question = f"In which time zone are the times? {why}."
-        self.answers.timezone = _ask(question, zones, read, prompt)
-        self._keep()
-
-    def _plan(self, found: Surveyed, name: str, plan: Plan | None) -> Plan:
-        """The plan that is there, unless what it is made of has changed since; else a new one. It is ready."""
-        from pipeline.report.terminal.steps import show_plan
-
-        mapping, before = load(name), self.progress.plan
-        by_hand = plan is not None and (before is None or before.digest != plan.digest)
-        made = guided.made_of(found, mapping, self.answers)
-        if plan is not None and (by_hand or before == Planned(made, plan.digest)):
-            _say(f"\nGoing on with the plan in {self.directory}{', which another command made' if by_hand else ''}:")
-            show_plan(common.console(), *self._opened(), self.directory)
-        else:
-            if not self.answers.timezone and guided.asks_zone(mapping, found):
-                self._zone(found.zones)
-                made = guided.made_of(found, mapping, self.answers)
-            why = "" if plan is None else "The export, the mapping or an answer changed, so it is planned again. "
-            why += "Read every row, and write what would be sent; this may take long:"
-            code = self._code(why, *self._planning(name))
-            earlier, plan = plan, self._there()
-            if code not in (0, 4) or plan is None or (earlier is not None and earlier.digest == plan.digest):
-                raise self._stopped(code)
-        self.progress.plan = Planned(made, plan.digest)
-        self._keep()
-        return plan if plan.ready else self._not_ready(found, name, plan)
-
-    def _planning(self, name: str, *options: str) -> list[str]:
-        """The command that plans."""
-        zones = [word for zone in self.answers.timezone.split() for word in ("--timezone", zone)]
-        target = ["--for", self.to] if self.to else []
-        most = ["--max-rejects", str(self.answers.max_rejects)] if self.answers.max_rejects else []
-        return ["plan", *self.sources, "-m", name, *zones, *target, *most, *options, "-o", self.directory]
-
-    def _not_ready(self, found: Surveyed, name: str, plan: Plan) -> Plan:
-        """The plan with another zone, if that stops it; or without the rows that cannot be sent, if only they stop it
-        and the person leaves them out."""
-        if guided.misses_zone(plan):
-            self._zone(fitting_zones(plan.zone_evidence))
-            return self._plan(found, name, plan)
-        if {gate.name for gate in plan.gates if gate.level == "stop"} == {"max_rejects"}:
-            rejected = sum(plan.rejects.values())
-            _say(f"\n{pluralize(rejected, 'row')} cannot be sent, as above. To read all of them, in another terminal:")
-            _show_command(self._command("rejects", self.directory))
-            if click.confirm(f"Leave {'it' if rejected == 1 else 'them'} out for good, and plan again?", err=True):
-                self.answers.max_rejects = rejected
-                self._keep()
-                return self._plan(found, name, plan)
-        _say(f"\nThe plan is not ready. Correct what stops it, as above and in {self.directory}/report.html; then run:")
-        _show_command(self.again)
-        _say("If what stops it is all right, plan with the option that allows it; start goes on with that plan:")
-        _show_command(self._command(*self._planning(name, "OPTION")))
-        raise _Stopped(4)
-
-    def _rehearse(self, plan: Plan) -> None:
-        _say("\nOpen the report, which is for you and for whoever approves the import:")
-        _show_command(f"{self.directory}/report.html")
-        if self._opened()[1].state == State.REHEARSED:
-            _say("It was rehearsed: the local service took all of it, and every event was found there.")
-        elif plan.events.made:
-            self._run("Send it to a local service in this process, and read that back:", "rehearse", self.directory)
-
-    def _preflight(self) -> bool:
-        """Whether the target was checked, and is ready."""
-        if not self.to or not (files_of(self.to) or config.personal_key()):
-            return False
-        self._run("Is the target ready? Nothing is changed there:", "preflight", self.directory, "--to", self.to)
-        return True
-
-    def _end(self, plan: Plan, checked: bool) -> None:
-        """The command that sends, and what it needs."""
-        _say("\nDone. Nothing was sent.")
-        if not plan.events.made:
-            _say("This plan sends nothing: no row of the export is an event.")
-            return
-        if not self.to:
-            _say(f'No target is chosen yet. Once it is, write us, eu or a URL into {self.file} as "target", and run'
-                 " again:")  # fmt: skip
-            _show_command(self.again)
-            return
-        step = step_after(*self._opened(), self.directory, to=self.to)
-        if not checked:
-            _say(f"The target was not checked: that needs a personal key (phx_…) in {config.PERSONAL_KEY}. With it, run"
-                 " again, or:")  # fmt: skip
-            _show_command(self._command("preflight", self.directory, "--to", self.to))
-        _say("To send exactly this plan, which cannot be undone:")
-        _show_command(step.command)
-        if files_of(self.to):
-            _say("It asks nothing, and needs no key.")
-            return
-        asks = "asks nothing, since the target is this machine"
-        if not is_loopback(address_of(self.to)):
-            asks = f"asks you to type the number of events: {plan.events.made}"
-        _say(f"It needs the project's key (phc_…) in {config.PROJECT_KEY}, and {asks}.")
-        if merges := plan.events.phases.get(IDENTITIES, 0):
-            _say(f"{pluralize(merges, 'merge')} of two ids into one person cannot be undone either: read"
-                 f" {self.directory}/identities.jsonl before.")  # fmt: skip
-
-    # -- running and printing ---------------------------------------------------------------------------------
-
-    def _keep(self) -> None:
-        guided.write_progress(self.folder, self.progress)
-
-    def _command(self, *words: str) -> str:
-        return " ".join(("backcast", *map(quoted, words)))
-
-    def _show(self, why: str, *words: str) -> None:
-        _say(f"\n{why}")
-        _show_command(self._command(*words), "$ ")
-
-    def _code(self, why: str, *words: str) -> int:
-        """Show a command and run it; its exit code."""
-        from pipeline.cli import run
-
-        self._show(why, *words)
-        return run(list(words))
-
-    def _run(self, why: str, *words: str) -> None:
-        """Show a command and run it. Raises _Stopped if it does not succeed."""
-        if code := self._code(why, *words):
-            raise self._stopped(code)
-
-    def _stopped(self, code: int) -> _Stopped:
-        return _Stopped(code, f"To go on from this step: {self.again}")
-
-
-def _ask(
-    question: str, options: Sequence[str], read: Callable[[str], str], prompt: str, default: str | None = None
-) -> str:
-    """The answer: an option by its number, or what `read` takes, which raises UsageError for anything else."""
-    _say(f"\n{question}")
-    for number, option in enumerate(options, 1):
-        _say(f"  {number}. {printable(option, 100)}")
-    while True:
-        given = click.prompt(prompt, default=default, err=True).strip()
-        if given.isdecimal() and 0 < int(given) <= len(options):
-            return options[int(given) - 1]
-        try:
-            return read(given)
-        except UsageError as error:
-            click.echo(f"  {printable(f'{error.message}; {error.hint}', 400)}", err=True)
-
-
-def _say(words: str) -> None:
-    common.console().print(words, markup=False)
-
-
-def _show_command(command: str, begin: str = "  ") -> None:
-    common.console().print(begin + printable(command, 10_000), style="bold", markup=False, soft_wrap=True)

@@ -1,8 +1,8 @@
 """Sending a sealed plan to a destination: at most what was planned, resumable after any crash.
 
-Worker processes pack the batches; the process that sends writes the ledger and uses the network:
+One process sends. Its main thread reads the sealed requests, and its other threads send them and write the ledger:
 
-    worker processes ──batches──▶ main thread            Apply (`apply`): reads the ledger, orders phases and blocks
+    requests of the plan ─────────────▶ main thread       Apply (`apply`): reads the ledger, orders phases and requests
                                        │ put()           waits while enough batches are queued
                                        ▼
                                  queues of batches       in doubt first, then pieces of split batches, then the others
@@ -22,13 +22,10 @@ Worker processes pack the batches; the process that sends writes the ledger and 
                                                          one commit for everything that was queued meanwhile
 
 A sender waits for `Throttle.enter`, then for the recorder to commit that the batch is begun, then sends it, repeatedly
-where the response asks for that (`retry`), and queues the result for the recorder without waiting for it.
-A response of 400 or 413 splits a batch (`size`), and one that is not the same for all of its events divides it
-(`undecided`). `choice` decides which endpoint a plan is sent to. `outcome` has the limits of a run, its counts and how
+if the response asks for that (`retry`), and queues the result for the recorder without waiting for it.
+A response of 400 or 413 splits a batch (`size`), and one that differs between its events divides it
+(`undecided`). `choice` decides to which endpoint a plan is sent. `outcome` has the limits of a run, its counts and how
 it ended, `stopping` the reasons that end it early; `phases` decides which phases of a plan may be sent at all.
-
-With `--senders` several processes do all of this at once for the events, each for blocks of its own and with a ledger
-of its own (`sender_processes`).
 
 A destination decides what an answer means for the events of a batch. `transport` sends one POST and returns its answer,
 following redirects, over connections with a deadline (`connections`): it depends on neither batches nor the ledger.

@@ -1,7 +1,7 @@
-"""One run over a plan: exactly what was planned, phase by phase, resumable at every point.
+"""One run over a plan: sends exactly what was planned, phase by phase, and can resume at every point.
 
 Each batch is begun in the ledger, durably, before a byte of it leaves, and settled when its response comes. So a crash
-leaves in doubt what was in flight, and no more. The package's docstring draws the threads.
+leaves in doubt only what was in flight. The package's docstring draws the threads.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ __all__ = ["Apply", "Outcome", "RunCounts", "SendLimits"]
 
 
 RATE_SECONDS = 1.0
-"""Seconds of `--rate` that one request has at most."""
+"""One request contains at most this many seconds' worth of `--rate`."""
 LEAST_BYTES = 64 * 1024
-"""Bytes of a request that a low `--rate` does not make smaller."""
+"""A low `--rate` does not make a request smaller than this many bytes."""
 
 
 Range = tuple[int, int]
-"""The first and the last of some events, both inclusive."""
+"""The first and the last event of a range, both inclusive."""
 
 
 class _Opened(NamedTuple):
-    """A request, its batches, and the ranges of those that have rows in the ledger, to be sent unchanged."""
+    """A request, its batches, and the ranges of the batches that have rows in the ledger, to be sent unchanged."""
 
     request: PackedRequest
     batches: Sequence[Batch]
@@ -60,8 +60,9 @@ class _Stopping(Exception):
 class Delivery:
     """What one run sends: the requests of these phases of a sealed plan, with the project key.
 
-    `per_event`: to the per-event endpoint, not to `/batch/`. `target_known`: the target took other plans before, so an
-    outage is waited for from the first request on. `canary`: only the canary's requests are sent, one after the other.
+    `per_event`: to the per-event endpoint, not to `/batch/`. `target_known`: the target took other plans before, so the
+    run waits out an outage from the first request on. `canary`: only the canary's requests are sent, one after the
+    other.
     """
 
     plan: Plan
@@ -85,8 +86,8 @@ class Delivery:
 class Apply:
     """One run over a plan. `run` returns after everything in flight is in the ledger.
 
-    The phases are sent in their own order, each whole before the next one begins. `interrupted` asks for an orderly
-    end: nothing new is begun, and what is in flight is settled.
+    The phases are sent in a fixed order, and each is completed before the next begins. `interrupted` requests an
+    orderly end: nothing new is begun, and what is in flight is settled.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class Apply:
         self._canary = delivery.canary
 
     def stop_with(self, problem: BackcastError) -> None:
-        """Send nothing, because of a problem that came before the first request; `run` gives the outcome."""
+        """Send nothing, because of a problem that arose before the first request; `run` returns the outcome."""
         self._stop.fail(problem)
 
     def run(self) -> Outcome:
@@ -136,7 +137,7 @@ class Apply:
             self._send_all(before)
             self._senders.close()
         except BaseException:
-            # A second Ctrl-C, or a bug: what is in flight stays begun, and is sent again.
+            # After a second Ctrl-C, or a bug, what is in flight stays begun, and is sent again.
             self._stop.event.set()
             self._senders.stop_taking()
             raise
@@ -180,7 +181,7 @@ class Apply:
             self._ledger.warnings(),
         )
         if outcome.balanced and isinstance(problem, Interrupted | Unfinished):
-            outcome = replace(outcome, problem=None)  # it came when everything was sent
+            outcome = replace(outcome, problem=None)  # it came after everything was sent
         if problem is not None and not isinstance(problem, BackcastError):
             self._ledger.finish("failed")
             raise problem
@@ -192,8 +193,8 @@ class Apply:
     def _send_phase(self, phase: str) -> None:
         """Send what is unsent of one phase, and wait for all of it: the next phase may depend on it.
 
-        The first groups are one of each type, and the service numbers types as they come (docs/know/service.md#groups):
-        so the first request of that phase goes alone, in halves one after the other where it is split.
+        The first groups are one of each type, and the service numbers types as they come (docs/know/service.md#groups).
+        So the first request of that phase goes alone, and if it is split, its halves go one after the other.
         """
         self._counts.phase = phase
         if isinstance(self._destination, SeparatesPhases):
@@ -205,7 +206,7 @@ class Apply:
                 first = next(opened, None)
                 self._send(phase, [] if first is None else [first])
                 self._drain()
-            # A plan without lanes keeps the order of a person's events by one request after the other.
+            # Without lanes, sending one request after the other keeps the order of a person's events.
             alone = phase == EVENTS and self._delivery.limits.ordered and not self._plan.order_decides
             self._senders.in_order = alone or self._canary
             self._send(phase, opened)
@@ -222,7 +223,7 @@ class Apply:
             if rest and request.number not in in_doubt:
                 continue
             ended, recorded = _ranges(self._ledger.rows_of(phase, request.number) if request.number in begun else ())
-            if rest:  # What is in doubt and what this run begins would add up to more than was ever in flight.
+            if rest:  # In doubt plus newly begun would exceed what was ever in flight.
                 ended.append((0, request.events - 1))
             if recorded or any(gaps(request.events, ended)):
                 yield _Opened(request, self._batches(request, reader, ended, recorded), recorded)
@@ -230,7 +231,7 @@ class Apply:
     def _batches(
         self, request: PackedRequest, reader: RequestReader, ended: list[Range], recorded: list[Range]
     ) -> Sequence[Batch]:
-        """What is unsent of a request: as it is packed, or in pieces if it has to be cut or written otherwise."""
+        """What is unsent in a request: as it is packed, or in pieces if it must be cut or written differently."""
         envelope, limits = self._envelope, self._batch_limits
         last = request.events - 1
         size, learned = request.bytes + envelope.length, self._size.learned_bytes
@@ -247,9 +248,10 @@ class Apply:
     def _send(self, phase: str, opened: Iterable[_Opened]) -> None:
         """Queue the batches of requests for the senders, as room allows.
 
-        Batches in doubt go first, up to the last request that has any: otherwise those of an earlier run and those that
-        this one begins would add up, and a second crash leave more in doubt than was ever in flight. Few batches wait
-        for that, since batches are begun nearly in their order.
+        Batches in doubt go first, up to the last request that has any. Otherwise those of an earlier run and those that
+        this one begins would add up, and a second crash would leave more in doubt than was ever in flight. Few batches
+        wait for this, since batches are begun nearly in order.
+
         """
         in_doubt = {key for key in self._recorder.in_doubt if key.phase == phase}
         last = max((key.request for key in in_doubt), default=-1)
@@ -280,7 +282,7 @@ class Apply:
         batches.clear()
 
     def _drain(self) -> None:
-        """Wait for what is in flight and, unless the run is stopping, queued, until all is recorded."""
+        """Wait until everything in flight is recorded, and also everything queued unless the run is stopping."""
         while not self._senders.wait(self._senders.idle, reached=True):
             self._stop.check()
             self._report_progress()
@@ -304,10 +306,10 @@ class Apply:
 
 
 def _within_rate(limits: Limits, rates: Sequence[RateLimit]) -> Limits:
-    """The limits of a batch with at most RATE_SECONDS of the operator's lowest rate: a request arrives as a whole, so
+    """The limits of a batch, with at most RATE_SECONDS of the operator's lowest rate. A request arrives as a whole, so
     the rate can only be kept between requests. Batches that the ledger has are sent unchanged, whatever the rate is.
 
-    Bytes before gzip are limited as those that travel, of which there are fewer.
+    The byte rate applies to bytes on the wire, but limits the bytes before gzip, of which there are more.
     """
     if events := slowest(rates, EVENTS_A_SECOND):
         limits = replace(limits, batch_events=max(1, min(limits.batch_events, int(events * RATE_SECONDS))))
@@ -317,7 +319,7 @@ def _within_rate(limits: Limits, rates: Sequence[RateLimit]) -> Limits:
 
 
 def _ranges(rows: Iterable[tuple[BatchKey, str]]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Ranges of events of a block's recorded batches: of those that are finished, and of those to be sent unchanged."""
+    """The event ranges of a block's recorded batches: of those that are finished, and of those to send unchanged."""
     ended: list[tuple[int, int]] = []
     again: list[tuple[int, int]] = []
     for key, state in rows:

@@ -1,6 +1,6 @@
 """The capture endpoint: `POST {ingest_url}/batch/`, JSON, gzip.
 
-What a response means is decided here, in one pure function, by the table of docs/know/service.md#what-backcast-does
+One pure function here decides what a response means, following the table of docs/know/service.md#what-backcast-does
 (docs/know/service.md#answers: error bodies are plain text; one bad event rejects its whole batch; a 200 can state that
 the quota dropped everything). `pipeline.delivery.transport` sends the request.
 """
@@ -49,7 +49,7 @@ class CaptureDestination:
 
     @property
     def date(self) -> str:
-        """The `Date` header of the last response, "" where it had none."""
+        """The `Date` header of the last response, "" if it had none."""
         return self._transport.date
 
     def send(self, batch: Batch) -> Response:
@@ -79,7 +79,7 @@ def response_of(status: int, body: bytes, *, retry_after: float = 0.0, dialect: 
 
 
 def _success(status: int, body: bytes, text: str, dialect: str) -> Response:
-    """What a 2xx means: settled only where its body confirms it in the plan's dialect, else in doubt
+    """What a 2xx means: settled only if its body confirms it in the plan's dialect, else in doubt
     (docs/know/service.md#what-backcast-does)."""
 
     def doubt(reason: str) -> Response:
@@ -91,14 +91,14 @@ def _success(status: int, body: bytes, text: str, dialect: str) -> Response:
         is_success = dialect == "contract" and status == 200
         return Response(ResponseKind.SETTLED, status) if is_success else doubt("an empty answer")
     try:
-        # The text is decoded here, because `json` would guess at other encodings than UTF-8.
+        # Decoded here, because `json` would try encodings other than UTF-8.
         answer = json.loads(body.decode("utf-8"), object_pairs_hook=_unique_members, parse_constant=_not_json)
     except _DuplicateMember:
         return doubt(f"an answer that names a member twice: {text}")
     except (ValueError, RecursionError):
-        return doubt(f"an answer that is no JSON: {text}")
+        return doubt(f"an answer that is not JSON: {text}")
     if not isinstance(answer, dict):
-        return doubt(f"an answer that is no JSON object: {text}")
+        return doubt(f"an answer that is not a JSON object: {text}")
     limited = answer.get("quota_limited")
     if limited:
         # A list without "events" names other quotas: some of the events may have been taken.
@@ -113,7 +113,7 @@ def _success(status: int, body: bytes, text: str, dialect: str) -> Response:
 
 
 class _DuplicateMember(ValueError):
-    """An object has a member twice; readers differ in which of the two counts."""
+    """An object has a member twice; readers disagree about which of the two counts."""
 
 
 def _unique_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -124,11 +124,11 @@ def _unique_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _not_json(text: str) -> None:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 def _is_ok(answer: dict[str, object], dialect: str) -> bool:
-    """Whether the status is Ok or the number 1, and neither true nor 1.0; the contract shows none, so it may lack."""
+    """Whether the status is Ok or the number 1 (but not true or 1.0); the contract shows none, so it may be missing."""
     if "status" not in answer:
         return dialect == "contract"
     status = answer["status"]

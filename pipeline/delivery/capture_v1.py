@@ -1,7 +1,7 @@
 """The per-event endpoint: `POST {ingest_url}/i/v1/analytics/events`, JSON, gzip, the key in a header.
 
-Its answer has a verdict for each event (docs/know/service.md#per-event-endpoint). What an answer means is decided here,
-in one pure function; `pipeline.delivery.transport` sends the request.
+Its answer has a verdict for each event (docs/know/service.md#per-event-endpoint). One pure function here decides what
+an answer means; `pipeline.delivery.transport` sends the request.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from pipeline.targets import address_of
 
 PATH = "/i/v1/analytics/events"
 MOST_ANSWER = 16 * 1024 * 1024
-"""Bytes of an answer that are read: some 60 for each event, and 100 more for each with a reason."""
+"""At most this many bytes of an answer are read: about 60 for each event, and 100 more for each with a reason."""
 _SHOWN = 300
 _REQUESTS = uuid.UUID("5f0a3c52-6c0e-5c1d-9d3b-2f6f0f1f7a41")
 """The namespace of request ids."""
 _OF_REQUEST = frozenset(
     ("missing_required_headers", "invalid_header_value", "invalid_batch", "empty_batch", "empty_body")
 )
-"""Refusals with 400 of which no event is the cause: no smaller request would be accepted."""
+"""Refusals with 400 that no event causes: the service would not accept a smaller request either."""
 _ACCEPTED, _WARNED = "ok", ("warning", "limited")  # the older name
 
 
@@ -43,8 +43,9 @@ class PerEventDestination:
 
     def __init__(self, target: str, *, key: Secret, timeout: float = 60.0, ca_file: str | None = None) -> None:
         self.address = address_of(target)
-        # With the slash at the end the service accepts the header, and reads no name and version from it. Otherwise it
-        # would write them over `$lib` and `$lib_version` of each event of the export.
+        # With the trailing slash the service accepts the header but reads no name and version from it. Otherwise it
+        # would
+        # overwrite `$lib` and `$lib_version` in each event of the export.
         sdk = f"backcast/{importlib.metadata.version('backcast')}/"
         self._transport = Transport(
             self.address,
@@ -63,11 +64,11 @@ class PerEventDestination:
         )
 
     def send(self, batch: Batch) -> Response:
-        """Send one batch. Its request id follows from its bytes, so that it is the same in each run."""
+        """Send one batch. Its request id is derived from its bytes, so it is the same in each run."""
         return self._post(batch, lambda *answer: response_of(batch.uuids, *answer))
 
     def ask(self, batch: Batch) -> Response:
-        """Whether the target has this endpoint, by a batch without events: settled where it has, refused where not."""
+        """Ask with a batch without events whether the target has this endpoint: settled if it has, refused if not."""
         return self._post(batch, _offer)
 
     def _post(self, batch: Batch, judge: Callable[[int, bytes, float], Response]) -> Response:
@@ -89,7 +90,7 @@ def request_id(batch: Batch) -> str:
 
 
 class _Result(msgspec.Struct, gc=False):
-    """What an answer says of one event."""
+    """What an answer says about one event."""
 
     result: str
     details: Any = None
@@ -135,14 +136,14 @@ def response_of(uuids: str, status: int, body: bytes, retry_after: float = 0.0) 
 
 
 def _verdicts(uuids: str, status: int, body: bytes, text: str, retry_after: float) -> Response:
-    """What a 2xx means: a verdict for just these events, or else the batch is in doubt."""
+    """What a 2xx means: a verdict for exactly these events, or else the batch is in doubt."""
     if len(body) > MOST_ANSWER:
         return Response(ResponseKind.DOUBT, status, f"an answer of more than {MOST_ANSWER:,} bytes: {text}")
     try:
         results = _read_answer(body).results
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Response(ResponseKind.DOUBT, status, f"an answer without a verdict for each event: {text}")
-    # Compared in order first, as the service answers; that is much faster than one by one.
+    # First compare in order, as the service answers: that is much faster than one by one.
     positions: dict[str, int] = {}
     if "".join(results) != uuids:
         positions = _positions(uuids)
@@ -164,7 +165,7 @@ def _verdicts(uuids: str, status: int, body: bytes, text: str, retry_after: floa
             again.append(verdict)
         elif result in (_ACCEPTED, *_WARNED):
             warned.append(verdict)
-        else:  # dropped; a verdict with another name is final too, and accepts nothing
+        else:  # dropped; a verdict with an unknown name is final too, and accepts nothing
             refused.append(verdict if result == "drop" else verdict._replace(reason=f"{result}: {reason}"[:_SHOWN]))
     verdicts = Verdicts(*(tuple(sorted(some)) for some in (again, refused, warned)))
     if len(again) == len(results) > 0:
@@ -187,7 +188,7 @@ def _summary(verdicts: list[Verdict]) -> str:
 
 
 def _error(body: bytes) -> tuple[str, str]:
-    """The name and the text of an error, empty where it is not one of this endpoint."""
+    """The name and the text of an error, both empty if it is not one of this endpoint."""
     try:
         refusal = _read_refusal(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -196,7 +197,7 @@ def _error(body: bytes) -> tuple[str, str]:
 
 
 def _offer(status: int, body: bytes, retry_after: float) -> Response:
-    """What the answer to a batch without events means: an error in the form of this endpoint shows that it exists."""
+    """What the answer to a batch without events means: an error in this endpoint's form shows that it exists."""
     text = body[:_SHOWN].decode("utf-8", "replace").strip()
     passing = status in (408, 429) or 500 <= status < 600
     if _error(body)[0] and not (passing and status != 429):

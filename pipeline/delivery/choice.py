@@ -1,8 +1,8 @@
 """Which endpoint the batches of a plan go to: chosen once, recorded in its ledger, and never changed.
 
 The two endpoints store an event slightly differently (docs/know/service.md#per-event-endpoint), so a plan is sent to
-one of them. `auto` takes the per-event endpoint in dialect `posthog` where the target offers it, which is asked with a
-batch without events; everything else goes to `/batch/`.
+only one of them. With `auto`, a plan in dialect `posthog` goes to the per-event endpoint if the target has it, which a
+batch without events finds out; everything else goes to `/batch/`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class EndpointQuestion:
         return
 
     def answer(self) -> SendResult:
-        """The final answer, or the last one where the retry policy gave up."""
+        """The final answer, or the last one if the retry policy gave up."""
         empty = seal_batch([], 0, PerEventEnvelope(_NEVER_CREATED))
         return send_with_retries(self, empty, self.retry, self._throttle, self._interrupted)
 
@@ -57,12 +57,12 @@ class EndpointQuestion:
 def choose_transport(wanted: str, dialect: str, ledger: Ledger, question: EndpointQuestion | None) -> Choice:
     """The transport of a plan in this dialect, with its open ledger. `question` is None in a dry run.
 
-    Raises UsageError where the transport that is wanted is not that of the plan's dialect, or not the one by which the
+    Raises UsageError if the wanted transport does not fit the plan's dialect, or differs from the one by which the
     plan was sent before.
     """
     if wanted == V1 and dialect != "posthog":
         raise UsageError(
-            f"--transport v1 is of the dialect posthog, and this plan has the dialect {dialect}",
+            f"--transport v1 needs a plan in the dialect posthog, but this plan is in the dialect {dialect}",
             hint="leave --transport out, or plan again with --dialect posthog",
         )
     recorded = ledger.transport()
@@ -70,7 +70,7 @@ def choose_transport(wanted: str, dialect: str, ledger: Ledger, question: Endpoi
         return Choice(recorded)
     if recorded and ledger.was_answered():
         raise UsageError(
-            f"this plan is sent by --transport {recorded}, which never changes within a plan",
+            f"this plan was begun with --transport {recorded}, and a plan never changes its transport",
             hint="leave --transport out",
         )
     if wanted != "auto" or dialect != "posthog":
@@ -84,7 +84,7 @@ def choose_transport(wanted: str, dialect: str, ledger: Ledger, question: Endpoi
         case ResponseKind.POISON:
             return _recorded(ledger, BATCH)
         case ResponseKind.STOP | ResponseKind.UNSENT:
-            return Choice(BATCH)  # the first batch is stopped for the same reason, if it is one
+            return Choice(BATCH)  # if this is a reason to stop, the first batch stops for it too
     return Choice(BATCH, gave_up(question.address, asked, question.retry))
 
 

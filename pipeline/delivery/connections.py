@@ -1,6 +1,6 @@
 """Connections to one destination, each leased to one request at a time, so that every request has a deadline.
 
-The time limit of the HTTP library bounds each wait for bytes: a server that sends one byte in time, and then another,
+The HTTP library's time limit applies to each wait for bytes: a server that sends one byte in time, and then another,
 could keep a request open all day. So one thread watches all requests in flight, and shuts down the sockets of those
 that are past their deadline.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TICK = 0.2
 """Seconds between two checks of the requests in flight."""
 _SOCKETS = 8
-"""Sockets that a connection remembers; only the last ones can be open (redirects lead to other addresses)."""
+"""A connection remembers this many sockets; only the last ones can be open (redirects lead to other addresses)."""
 _SENDING = "send_request_headers.started"
 _SENT = "receive_response_headers.started"
 _OPENED = ("connect_tcp.complete", "start_tls.complete")
@@ -31,7 +31,7 @@ _OPENED = ("connect_tcp.complete", "start_tls.complete")
 class Connection:
     """One HTTP client, used for one request at a time; `expired` once a request passed its deadline.
 
-    `whole` bounds a request from its first moment, `answer` from when it was sent, in seconds.
+    `whole` limits a request from its start, `answer` from when it was sent, both in seconds.
     """
 
     def __init__(self, client: httpx.Client, whole: float, answer: float) -> None:
@@ -50,24 +50,24 @@ class Connection:
         """Called by the HTTP library's trace extension: a step of a request, and its result."""
         if step.endswith(_OPENED):
             self._sockets.append(details["return_value"].get_extra_info("socket"))
-        elif step.endswith(_SENDING):  # again after a proxy answered
+        elif step.endswith(_SENDING):  # sent again after a proxy answered
             self._until = self._latest
         elif step.endswith(_SENT):
             self._until = min(self._latest, time.monotonic() + self._answer)
 
     def end_if_expired(self, now: float) -> None:
-        """Shut down the sockets when the deadline is over, which ends every wait on them at once."""
+        """Shut down the sockets once the deadline is over, which ends every wait on them immediately."""
         if now < self._until:
             return
         self.expired = True
         for opened in tuple(self._sockets):
             with contextlib.suppress(OSError):
-                # Not the method of a TLS socket, which would take the session from its reader.
+                # Not the TLS socket's own method, which would take the session from its reader.
                 socket.socket.shutdown(opened, socket.SHUT_RDWR)
 
 
 class ConnectionPool:
-    """As many connections as are in use together. Thread-safe. `client` returns one for `http` or `https`."""
+    """As many connections as are used at the same time. Thread-safe. `client` returns one for `http` or `https`."""
 
     def __init__(self, client: Callable[[str], httpx.Client], *, whole: float, answer: float) -> None:
         self._client = client
@@ -108,7 +108,7 @@ class ConnectionPool:
                     connection.end_if_expired(now)
 
     def close(self) -> None:
-        """Close all of them, also those in use."""
+        """Close all connections, including those in use."""
         self._closing.set()
         if self._watch is not None:
             self._watch.join()

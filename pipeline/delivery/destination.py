@@ -12,7 +12,7 @@ from pipeline.batcher import Batch
 class ResponseKind(StrEnum):
     """What a response means for its batch (docs/know/service.md#what-backcast-does).
 
-    `partly`: the service has a verdict for each event, and accepted some of them or none (`Verdicts`).
+    `partly`: the service has a verdict for each event, and accepted only some of them or none (`Verdicts`).
     `unreachable`: there was no connection (no such host, no route, refused, no TLS), so nothing was sent. `unsent`: the
     run was stopping, and no request was sent.
     """
@@ -29,7 +29,7 @@ class ResponseKind(StrEnum):
 
 
 class Verdict(NamedTuple):
-    """What the service says of one event, by its position in the request, and why."""
+    """What the service says about one event, given by its position in the request, and why."""
 
     position: int
     reason: str
@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
 class Verdicts(NamedTuple):
     """The events of a request that were not simply accepted.
 
-    `again` were not stored and may be sent again, `refused` are dropped for good, `warned` are accepted with a warning.
+    `again` were not stored and can be sent again, `refused` are dropped for good, `warned` are accepted with a warning.
     """
 
     again: Sequence[Verdict] = ()
@@ -49,10 +49,10 @@ class Verdicts(NamedTuple):
 class Response(NamedTuple):
     """The response to one batch.
 
-    `status` is the HTTP status, 0 where no response came. `taken`, of a response that does not settle: whether the
-    service may have accepted the events all the same. `retry_after` is a floor for the next try, in seconds. `hint` is
-    what a person can do, where there is more to advise than the status implies. `verdicts` are those of a response that
-    settles the batch, or settles it partly.
+    `status` is the HTTP status, 0 if no response came. `taken` (if the response does not settle the batch): whether the
+    service may have accepted the events all the same. `retry_after` is the least wait before the next try, in seconds.
+    `hint` is what a person can do, if the status does not already imply it. `verdicts` are set if the response settles
+    the batch completely or partly.
     """
 
     kind: ResponseKind
@@ -65,7 +65,7 @@ class Response(NamedTuple):
 
     @property
     def asks_again(self) -> bool:
-        """Whether the service asks for some of the events, and has a final verdict for others."""
+        """Whether the service asks for some of the events again, and has a final verdict for the others."""
         return self.kind is ResponseKind.PARTLY and bool(self.verdicts.again)
 
 
@@ -91,7 +91,7 @@ class SeparatesPhases(Protocol):
     """A destination that keeps the phases of a plan apart."""
 
     def begin_phase(self, phase: str) -> None:
-        """The batches from here on are of this phase; nothing is in flight."""
+        """From here on, batches belong to this phase; nothing is in flight."""
         ...
 
 

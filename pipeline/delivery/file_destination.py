@@ -1,12 +1,12 @@
 """Writes a plan to files for the service's own importer: the destination of `--to file:DIR` and `--to s3://…`.
 
 A batch settles when its lines are durable. They are appended to a file with the ending `.part`, and then their end and
-digest to `writing.jsonl` beside the manifest; a run that was killed cuts the file after the last batch that is written
-there, and recognises by its digest the batch that was written and not settled. A file that is full is renamed, and
-then listed in the manifest. One batch is written after the other, so the same plan gives the same files.
+digest are appended to `writing.jsonl` next to the manifest. A run that was killed cuts the file after the last batch in
+`writing.jsonl`, and recognises by its digest a batch that was written but not settled. A full file is renamed and
+then listed in the manifest. Batches are written one after the other, so the same plan gives the same files.
 
-Objects of a store cannot be appended to. So files for a store are written in a folder of the plan directory, and each
-is copied into the store when it is full, before the manifest lists it; then it is removed here.
+Nothing can be appended to an object of a store. So files for a store are written in a folder of the plan directory.
+Each is copied to the store when it is full, before the manifest lists it, and is then removed from the folder.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from pipeline.ledger import Totals, lock_file, unlock
 from pipeline.text import pluralize
 
 FILE_BYTES = 1 << 30
-"""Bytes of a file at most. The importer reads files by ranges of 100 MB, and keeps its place in each, so that a larger
-file costs it nothing; one version listed no more than 1,000 files of a bucket (docs/know/service.md#own-importer)."""
+"""A file has at most this many bytes. The importer reads files by ranges of 100 MB, and keeps its place in each, so a
+larger file costs it nothing; one version listed at most 1,000 files of a bucket (docs/know/service.md#own-importer)."""
 WRITING = "writing.jsonl"
 
 
 class _Header(msgspec.Struct):
-    """The first line of `writing.jsonl`: the file that is being written."""
+    """The first line of `writing.jsonl`: which file is being written."""
 
     path: str
     phase: str
 
 
 class _Entry(msgspec.Struct):
-    """A batch of that file: where it ends, in bytes, and its digest."""
+    """A batch in that file: its end in bytes, and its digest."""
 
     end: int
     digest: str
@@ -91,15 +91,15 @@ class _Part:
 
     def close(self) -> None:
         for file in (self._file, self._state):
-            with suppress(OSError):  # what could not be written before is in no batch that is settled
+            with suppress(OSError):  # what could not be written is in no settled batch
                 file.close()
 
 
 class FileDestination:
-    """Writes to one place, which has to be new, empty, or the same plan's: a folder, or a `bucket` by way of a folder.
+    """Writes to one place, which must be new, empty, or the same plan's: a folder, or a `bucket` through a folder.
 
-    `send` is for one thread. Raises UsageError and Busy for a place that cannot be used, Unfinished for a store that
-    does not answer, and UnsafePlan for a place whose files are not as they were written.
+    `send` is for one thread only. Raises UsageError and Busy for a place that cannot be used, Unfinished for a store
+    that does not answer, and UnsafePlan for a place whose files have changed since they were written.
     """
 
     def __init__(self, folder: Path, plan: str, tool: str, *, bucket: str = "", file_bytes: int = FILE_BYTES) -> None:
@@ -114,7 +114,7 @@ class FileDestination:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(
-                f"cannot write to {folder}: {error.strerror}", hint="name a folder that may be made"
+                f"cannot write to {folder}: {error.strerror}", hint="name a folder that you may create"
             ) from None
         self._lock = lock_file(folder / MANIFEST, str(folder))
         try:
@@ -134,14 +134,14 @@ class FileDestination:
             raise
 
     def _resume(self) -> None:
-        """Go on where an earlier run stopped, at any step of its writing."""
+        """Resume where an earlier run stopped, at any step of its writing."""
         places = [os.path.join(self._place, file.path) for file in self._manifest.files]
         for file, place, status in zip(self._manifest.files, places, storage.statuses(places), strict=True):
             if isinstance(status, OSError) and not isinstance(status, FileNotFoundError):
                 raise status
             if isinstance(status, OSError) or status.size != file.bytes:
                 raise _damaged(place)
-            if self._bucket:  # it was copied and listed, and not removed yet
+            if self._bucket:  # it was copied and listed, but not removed yet
                 (self._folder / file.path).unlink(missing_ok=True)
         state = self._folder / WRITING
         if not state.exists():
@@ -151,16 +151,16 @@ class FileDestination:
             state.unlink()
             return
         final = self._folder / header.path
-        if final.exists():  # it was renamed, and not listed yet
+        if final.exists():  # it was renamed, but not listed yet
             final.rename(final.with_name(final.name + ".part"))
         self._part = _Part(self._folder, header, entries)
 
     def check(self, totals: Totals) -> None:
-        """Raise UnsafePlan unless the files have what the ledger says was written, but for a batch in doubt."""
+        """Raise UnsafePlan unless the files contain what the ledger says was written, apart from a batch in doubt."""
         written = self._manifest.events + (self._part.events if self._part is not None else 0)
         if not totals.settled <= written <= totals.settled + totals.in_doubt:
             raise UnsafePlan(
-                f"{self._place} has {pluralize(written, 'event')}, and by its ledger the plan wrote"
+                f"{self._place} contains {pluralize(written, 'event')}, but the ledger says that the plan wrote"
                 f" {totals.settled:,} there",
                 hint="restore the files or the ledger; or plan again, and write that plan to another folder: its events"
                 " have the same uuids",
@@ -170,7 +170,7 @@ class FileDestination:
         self._phase = phase
 
     def send(self, batch: Batch) -> Response:
-        """Write one batch. Raises Unfinished where the disk or the store does not take it."""
+        """Write one batch. Raises Unfinished if the disk or the store does not take it."""
         lines = spell_lines(unpack(batch.body))
         content = b"".join(line + b"\n" for line in lines)
         digest = hashlib.sha256(content).hexdigest()[:32]
@@ -183,7 +183,7 @@ class FileDestination:
         return Response(ResponseKind.SETTLED, 200)
 
     def _room_for(self, size: int) -> _Part:
-        """The file to append to, a new one where the last has another phase or no room."""
+        """The file to append to; a new one if the last one belongs to another phase or has no room."""
         part = self._part
         if part is not None and (
             part.header.phase != self._phase or (part.size and part.size + size > self._file_bytes)
@@ -214,7 +214,7 @@ class FileDestination:
             final.unlink()
 
     def finish(self) -> None:
-        """Finish the last file, and the manifest: all of the plan is written. Raises Unfinished."""
+        """Finish the last file and the manifest, since the whole plan is written. Raises Unfinished."""
         try:
             if self._part is not None:
                 self._finish_part(self._part)
@@ -228,7 +228,7 @@ class FileDestination:
             raise self._unfinished(error) from None
 
     def _unfinished(self, error: OSError) -> Unfinished:
-        hint = error.hint if isinstance(error, storage.StoreError) else "make room there, or make it writable"
+        hint = error.hint if isinstance(error, storage.StoreError) else "free some space there, or make it writable"
         return Unfinished(
             f"cannot write to {self._place}: {error.strerror or error}",
             hint=f"{hint}, and run the same command again; nothing is lost",
@@ -241,45 +241,52 @@ class FileDestination:
 
 
 def _manifest_for(folder: Path, plan: str, tool: str, bucket: str) -> FilesManifest:
-    """The manifest of a folder, new where that is empty; and the same of a bucket, which one plan directory has."""
+    """The manifest of a folder, a new one if the folder is empty; likewise for a bucket, which one plan directory
+    owns."""
     manifest = read_manifest(str(folder))
     if manifest is None:
-        ours = (f"{MANIFEST}.lock", f"{MANIFEST}.new")  # the second one of a run that was killed before its first file
+        ours = (f"{MANIFEST}.lock", f"{MANIFEST}.new")  # the second is left if a run was killed before its first file
         others = [path.name for path in folder.iterdir() if path.name not in ours]
         if others:
-            raise UsageError(f"{folder} is not empty: it has {min(others)}", hint="name a folder that is new or empty")
+            raise UsageError(
+                f"{folder} is not empty: it contains {min(others)}", hint="name a folder that is new or empty"
+            )
         manifest = FilesManifest(plan, tool, writer=os.urandom(16).hex() if bucket else msgspec.UNSET)
         write_manifest(folder, manifest)
     if manifest.plan != plan:
-        raise UsageError(f"{folder} has the files of another plan", hint="name a folder that is new or empty")
+        raise UsageError(f"{folder} contains the files of another plan", hint="name a folder that is new or empty")
     if bucket:
         _claim(bucket, manifest)
     return manifest
 
 
 def _claim(bucket: str, manifest: FilesManifest) -> None:
-    """Make the manifest of a bucket, which only one writer can, where there is nothing else; or find that of ours."""
+    """Create the manifest of an otherwise empty bucket, which only one writer can; or find this writer's own."""
     place = f"{bucket}/{MANIFEST}"
     there = read_manifest(bucket)
     if there is None and not manifest.files:
         if others := storage.below(bucket):
-            raise UsageError(f"{bucket} is not empty: it has {min(others)}", hint="name a prefix that is new or empty")
+            raise UsageError(
+                f"{bucket} is not empty: it contains {min(others)}", hint="name a prefix that is new or empty"
+            )
         try:
             storage.create(place, encoded(manifest))
         except FileNotFoundError:
             raise UsageError(
-                f"there is no bucket for {bucket}", hint="make the bucket first, or correct its name"
+                f"the bucket of {bucket} does not exist", hint="create the bucket first, or correct its name"
             ) from None
         there = read_manifest(bucket)
     if there is None:
         raise _damaged(place)
     if there.writer != manifest.writer:
-        raise UsageError(f"{bucket} has the files of another plan directory", hint="name a prefix that is new or empty")
+        raise UsageError(
+            f"{bucket} contains the files of another plan directory", hint="name a prefix that is new or empty"
+        )
     storage.refuse_replacing(place, encoded(there))
 
 
 def _read_state(path: Path) -> tuple[_Header | None, list[_Entry]]:
-    """What was being written, None where that had not begun. A line that was cut is removed."""
+    """What was being written; None if nothing was. An incomplete line is removed."""
     header, entries, good = None, [], 0
     with path.open("rb") as file:
         for line in file:
@@ -305,6 +312,6 @@ def _append(file: BinaryIO, content: bytes) -> None:
 
 def _damaged(path: Path | str) -> UnsafePlan:
     return UnsafePlan(
-        f"{path} is not as it was written",
+        f"{path} changed after it was written",
         hint="restore it; or plan again, and write that plan to another folder: its events have the same uuids",
     )

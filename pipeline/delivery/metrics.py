@@ -1,7 +1,7 @@
 """Counts of a run for monitoring, in the OpenMetrics text format: in a file, and on a port of this machine.
 
-The format is written by the library `prometheus_client`, which the extra `backcast[metrics]` installs. Nothing of an
-event, an id or a key is in it.
+The library `prometheus_client`, which the extra `backcast[metrics]` installs, writes the format. No part of an event,
+an id or a key is in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RESULTS = ("settled", "refused", "in_doubt")
 
 
 class RunMetrics:
-    """The metrics of one run, collected when they are asked for. `take` is the run's progress hook."""
+    """The metrics of one run, collected on request. `take` is the run's progress hook."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -34,11 +34,11 @@ class RunMetrics:
         self._ended = False
 
     def take(self, counts: RunCounts) -> None:
-        """The counts of the run, which it goes on changing."""
+        """Take the counts of the run, which the run keeps changing."""
         self._counts = counts
 
     def end(self) -> None:
-        """The run came to its end."""
+        """Record that the run ended."""
         self._ended = True
 
     def collect(self) -> Iterator[Metric]:
@@ -49,9 +49,7 @@ class RunMetrics:
         for phase, events in self._plan.events.phases.items():
             plan.add_metric([self._plan.digest[:12], self._plan.tool, phase], events)
         yield plan
-        yield GaugeMetricFamily(
-            "backcast_run_ended", "1 when the run came to its end, 0 while it goes on.", self._ended
-        )
+        yield GaugeMetricFamily("backcast_run_ended", "1 when the run has ended, 0 while it is running.", self._ended)
         yield GaugeMetricFamily("backcast_updated_timestamp_seconds", "When these metrics were read.", time.time())
         if (counts := self._counts) is not None:
             yield from _of_counts(counts)
@@ -81,18 +79,20 @@ def _of_counts(counts: RunCounts) -> Iterator[Metric]:
     yield GaugeMetricFamily("backcast_requests_in_flight", "Requests without a response yet.", counts.in_flight)
     yield GaugeMetricFamily("backcast_requests_limit", "Requests that may be in flight now.", counts.limit)
     yield GaugeMetricFamily(
-        "backcast_pause_seconds", "For how much longer the service asked for no requests.", counts.paused
+        "backcast_pause_seconds", "Seconds until requests may be sent again, as the service asked.", counts.paused
     )
-    yield GaugeMetricFamily("backcast_quiet_seconds", "For how much longer the quiet hours last.", counts.quiet)
+    yield GaugeMetricFamily("backcast_quiet_seconds", "Seconds until the quiet hours end.", counts.quiet)
     yield GaugeMetricFamily(
-        "backcast_id_wait_seconds", "For how much longer a batch waits for the rate of one id.", counts.id_wait
+        "backcast_id_wait_seconds", "Seconds for which a batch still waits for the rate of one id.", counts.id_wait
     )
     if counts.behind is not None:
         yield GaugeMetricFamily(
-            "backcast_job_behind_seconds", "How long ago the window of the job ended that is being sent.", counts.behind
+            "backcast_job_behind_seconds",
+            "Seconds since the end of the job's window that is being sent.",
+            counts.behind,
         )
     yield GaugeMetricFamily(
-        "backcast_idle_seconds", "For how long no batch settled while a request was in flight.", counts.idle
+        "backcast_idle_seconds", "Seconds in which no batch settled while a request was in flight.", counts.idle
     )
 
 
@@ -104,10 +104,10 @@ def measured(
     progress: Callable[[RunCounts], None],
     warn: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Callable[[RunCounts], None]]:
-    """Inside, the yielded progress hook keeps the file up to date and serves the port, and calls `progress`.
+    """Within it, the yielded progress hook keeps the file up to date and serves the port, and calls `progress`.
 
-    The file has the final counts afterwards. Raises UsageError where the file or the port cannot be used at first; a
-    file that cannot be written later stops no run: `warn` gets a line, once.
+    Afterwards the file has the final counts. Raises UsageError if the file or the port cannot be used at first. If the
+    file cannot be written later, the run goes on and `warn` gets a line, once.
     """
     metrics = RunMetrics(plan)
     collected = CollectorRegistry(auto_describe=False)
@@ -124,7 +124,7 @@ def measured(
             write()
         except OSError as error:
             if not failed:
-                warn(f"metrics cannot be written to {file}: {error.strerror}; the run goes on")
+                warn(f"cannot write metrics to {file}: {error.strerror}; the run goes on")
             failed = True
 
     def hook(counts: RunCounts) -> None:
@@ -140,7 +140,7 @@ def measured(
         server = None if port is None else start_http_server(port, "127.0.0.1", collected)
     except OSError as error:
         where = f"port {port}" if file is None or file.exists() else str(file)
-        raise UsageError(f"metrics cannot be written to {where}: {error.strerror}", hint="name another one") from None
+        raise UsageError(f"cannot write metrics to {where}: {error.strerror}", hint="name another one") from None
     try:
         yield hook
     finally:

@@ -18,10 +18,10 @@ from pipeline.plan.sealed.directory import PHASES
 class SendLimits:
     """How fast to send, and when to give up.
 
-    `concurrency` bounds requests in flight, `rates` events and bytes a second, by time of day (none: as fast as the
-    service accepts them), and in the hours `quiet` nothing is sent; `zone` is the clock of both, "" for this machine's.
-    More than `max_refused` refused events stop the run; so does `max_seconds` (None: no limit). `ordered` and `per_id`
-    are those of `pipeline.delivery.lanes.Lanes`.
+    `concurrency` limits requests in flight, `rates` events and bytes a second by time of day (without any: as fast as
+    the service accepts them). In the hours `quiet` nothing is sent. `zone` is the clock of both, "" for this machine's.
+    The run stops after more than `max_refused` refused events, or after `max_seconds` (None: no limit). `ordered` and
+    `per_id` are those of `pipeline.delivery.lanes.Lanes`.
     """
 
     concurrency: int = 8
@@ -38,8 +38,8 @@ class SendLimits:
 class ResultCounts(msgspec.Struct):
     """Events by result; `already_settled` is the work of earlier runs, `made` the sum of the others.
 
-    `refused` includes the events refused in earlier runs, which are not sent again. While a run goes on, `in_doubt`
-    counts events that were sent and not settled by a response. `would_send` is what a dry run packed, else 0.
+    `refused` includes events that were refused in earlier runs, which are not sent again. During a run, `in_doubt`
+    counts events that were sent but not yet settled by a response. `would_send` is what a dry run packed, else 0.
     """
 
     accepted: int = 0
@@ -53,7 +53,7 @@ class ResultCounts(msgspec.Struct):
         return self.accepted + self.refused + self.in_doubt + self.already_settled + self.would_send
 
     def take_totals(self, before: Totals | PhaseTotals, now: Totals | PhaseTotals) -> None:
-        """Take the totals of the ledger, not what this process counted of steps that may have failed."""
+        """Use the ledger's totals, not what this process counted in steps that may have failed."""
         self.accepted, self.already_settled = now.settled - before.settled, before.settled
         self.refused, self.in_doubt = now.refused, now.in_doubt
 
@@ -63,16 +63,16 @@ class ResultCounts(msgspec.Struct):
 
 
 class RunCounts(ResultCounts):
-    """What this run did, in events and in batches; at the end those of the ledger, as `pipeline.ledger.Totals` counts.
+    """What this run did, in events and in batches; at the end, what the ledger says (`pipeline.ledger.Totals`).
 
-    `phases` has the same counts for each phase, `phase` is the one that is being sent, and `other_phases` counts the
-    unsent events of phases that this run does not send. While the run goes on, `limit` is how many requests may be in
-    flight, `paused` for how many more seconds the service asked for no requests, `quiet` for how many more quiet hours
-    last, `id_wait` for how many more seconds a batch waits for the rate of one id, `behind` how many seconds
-    ago the window of a job ended that is being sent (None for no job), and `last_failure` the last failure of
-    a batch that is still being sent, "" where there is none; `last_refusal` is the last answer that refused an event in
-    this run. `idle` is for how many seconds no batch settled while a
-    request was in flight; in `gives_up_in` more seconds of that the run gives up.
+    `phases` has the same counts for each phase, `phase` is the one being sent, and `other_phases` counts the
+    unsent events of phases that this run does not send. During the run, `limit` is how many requests may be in
+    flight, `paused` how many more seconds the service asked for no requests, `quiet` how many more seconds the quiet
+    hours last, `id_wait` how many more seconds a batch waits for the rate of one id, `behind` how many seconds
+    ago the job's window that is being sent ended (None without a job), and `last_failure` the last failure of
+    a batch that is still being sent, "" if there is none; `last_refusal` is the last answer in this run that refused an
+    event. `idle` is how many seconds no batch settled while a request was in flight; after `gives_up_in` more seconds
+    of that the run gives up.
     """
 
     phases: dict[str, ResultCounts] = msgspec.field(default_factory=lambda: {phase: ResultCounts() for phase in PHASES})
@@ -95,13 +95,13 @@ class RunCounts(ResultCounts):
     gives_up_in: float = 0.0
 
     def add(self, phase: str, **events: int) -> None:
-        """Add to the counts of a phase, and of all."""
+        """Add to the counts of a phase, and to the totals."""
         for counts in (self, self.phases[phase]):
             for name, more in events.items():
                 setattr(counts, name, getattr(counts, name) + more)
 
     def start_from(self, before: Totals, planned: Mapping[str, int], phases: Collection[str]) -> None:
-        """Start with the totals of earlier runs. `phases` are those of this run."""
+        """Start with the totals of earlier runs. `phases` are the phases of this run."""
         for phase, events in planned.items():
             settled, refused, in_doubt = before.of(phase)
             self.add(phase, already_settled=settled, refused=refused, in_doubt=in_doubt)
@@ -109,7 +109,7 @@ class RunCounts(ResultCounts):
                 self.other_phases += events - settled - refused
 
     def finish(self, before: Totals, now: Totals, batches: tuple[int, int, int, int]) -> None:
-        """Set the final counts by the ledger; `batches` are those of this run: made, sent, retried and split."""
+        """Set the final counts from the ledger; `batches` are this run's: made, sent, retried and split."""
         self.in_flight = 0
         self.batches_made, self.batches_sent, self.batches_retried, self.batches_split = batches
         self.take_totals(before, now)
@@ -128,11 +128,11 @@ class Outcome:
     """How a run ended. `planned` = settled before + accepted + refused + in doubt + `unsent`
     (docs/know/promises.md#balance).
 
-    In a dry run, what would be sent is counted instead of what was accepted.
+    A dry run counts what would be sent instead of what was accepted.
 
-    `phases` is what is planned for each phase, `omitted_phases` those with something unsent that were not among
-    those of the run. `problem` is what stopped the run early, None where nothing did. `transport` is `batch` or `v1`;
-    `warnings` counts the events that the service accepted with a warning, in all runs, by its reason.
+    `phases` is what is planned for each phase; `omitted_phases` are phases with something unsent that this run did not
+    send. `problem` is what stopped the run early, or None. `transport` is `batch` or `v1`;
+    `warnings` counts, by reason, the events that the service accepted with a warning, in all runs.
     """
 
     digest: str
@@ -152,5 +152,5 @@ class Outcome:
 
     @property
     def balanced(self) -> bool:
-        """Whether every planned event is settled or refused: false also where a phase was left out."""
+        """Whether every planned event is settled or refused: also false if a phase was left out."""
         return self.unsent == 0 and self.counts.in_doubt == 0

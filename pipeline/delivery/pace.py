@@ -11,7 +11,7 @@ from pipeline.options.pace import BYTES, EVENTS, Hours, RateLimit
 
 
 class Allowed(NamedTuple):
-    """Events and bytes a second, None without a limit, and the seconds for which no request may leave."""
+    """Events and bytes a second (None: no limit), and the seconds for which no request may leave."""
 
     events: float | None = None
     bytes: float | None = None
@@ -22,7 +22,7 @@ FREE = Allowed()
 
 
 class Pace:
-    """What is allowed now. `zone` is that of the hours, "" for the one of this machine; `clock` returns an instant."""
+    """What is allowed now. `zone` is the clock of the hours, "" for this machine's; `clock` returns an instant."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Pace:
         self._fixed = self._at(0.0)
 
     def allowed(self) -> Allowed:
-        """The limits at this moment. In hours of its own a unit has the limit of these hours alone."""
+        """The limits at this moment. If a unit has a limit for these hours, only that limit applies to it."""
         if self._is_fixed:
             return self._fixed
         local = self._clock().astimezone(self._zone)

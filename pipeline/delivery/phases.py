@@ -4,8 +4,8 @@ A phase waits for those that it depends on. Events wait for merges and groups: a
 joins leaves two people, and the first group types to arrive take the available places. Profile updates wait for merges
 and events, because an event can overwrite their values (docs/know/service.md#persons). Properties that are set once for
 persons before their events go with the groups; they wait for the merges, which would prefer the property of an absorbed
-person. None of that can be undone, so a phase that is requested too early is refused, also where another phase was
-omitted on purpose: a history that is to be sent without its merges is planned without them.
+person. None of that can be undone, so a phase that is requested too early is refused, even if another phase was
+omitted on purpose: to send a history without its merges, plan it without them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pipeline.plan.sealed.manifest import Plan
 from pipeline.text import are, pluralize
 
 NEEDS = {"events": ("identities", "groups"), "persons": ("identities", "events")}
-"""By phase: those that must be settled, or be sent before it in the same run."""
+"""For each phase, the phases that must be settled, or be sent before it in the same run."""
 
 
 def choose_phases(names: Sequence[str] | None) -> tuple[str, ...]:
-    """These phases in the order in which they are always sent; None is all. Raises UsageError for an unknown name."""
+    """These phases in the fixed order of sending; None means all. Raises UsageError for an unknown name."""
     if names is None:
         return PHASES
     for name in names:
@@ -38,7 +38,7 @@ def choose_phases(names: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def check_phases(plan: Plan, directory: Directory, phases: Sequence[str]) -> None:
-    """Raise UnsafePlan where a phase would be sent before one that it depends on; BrokenLedger."""
+    """Raise UnsafePlan if a phase would be sent before one that it depends on; BrokenLedger."""
     planned = plan.events.phases
     needs = NEEDS | ({"groups": ("identities",)} if plan.people.initials else {})
     for phase in phases:
@@ -48,8 +48,8 @@ def check_phases(plan: Plan, directory: Directory, phases: Sequence[str]) -> Non
             settled, refused, _ = read_totals(directory.ledger).of(needed)
             unsent = planned[needed] - settled - refused
             raise UnsafePlan(
-                f"the phase {phase} needs the phase {needed}, of which {pluralize(unsent, 'event')} {are(unsent)} not"
-                " settled; nothing was sent",
+                f"the phase {phase} needs the phase {needed}, but {pluralize(unsent, 'event')} of it {are(unsent)}"
+                " not settled; nothing was sent",
                 hint=f"send it first, or with it: --phases {','.join(choose_phases([needed, *phases]))}",
             )
 
@@ -59,7 +59,7 @@ def check_merges(
 ) -> None:
     """Raise UnsafePlan unless a person approved the merges that would be sent, by their number; BrokenLedger.
 
-    A target on this machine needs no approval, nor do merges that are settled. Another number than the plan's is
+    A target on this machine needs no approval, and neither do settled merges. Any number other than the plan's is
     refused everywhere: it was read in the report of another plan.
     """
     merges = plan.events.phases.get("identities", 0)
@@ -71,8 +71,8 @@ def check_merges(
     elif approved == merges:
         return
     else:
-        reason = f"--approve-merges is {approved:,}, and the plan sends {pluralize(merges, 'merge')}"
-    hint = f"review {directory.report_html} and {directory.pairs.name} beside it; then give --approve-merges {merges}"
+        reason = f"--approve-merges is {approved:,}, but the plan sends {pluralize(merges, 'merge')}"
+    hint = f"review {directory.report_html} and {directory.pairs.name} next to it; then give --approve-merges {merges}"
     raise UnsafePlan(f"{reason}; nothing was sent", hint=hint if merges else "leave --approve-merges out")
 
 

@@ -1,9 +1,9 @@
 """The recorder: one thread that writes the ledger and the counts of a run.
 
 A sender asks the recorder to begin its batch, and waits until that is committed; it reports results without waiting.
-All that was queued while the disk was busy goes into the next commit, in the order in which it came (group commit).
-So the disk is synced once for all waiting senders, and a batch is begun in the commit that finishes the batch before it
-on that sender, or in a later one: no commit has more batches begun and unfinished than may be in flight.
+Everything that was queued while the disk was busy goes into the next commit, in order of arrival (group commit).
+So the disk is synced once for all waiting senders. A batch is begun in the commit that finishes the sender's previous
+batch, or in a later one, so no commit has more unfinished batches than may be in flight.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from pipeline.ledger import BatchKey, Ledger
 class FinishedBatch(NamedTuple):
     """The result of sending one batch, or the exception that ended it. `ends`: it stops the run.
 
-    `pieces` are what it was split into; `learned` is the request size limit that was learned from it. `rows` are those
-    of the ledger that the result is of, where an answer for each event divided the batch before; None: its own.
+    `pieces` are what it was split into; `learned` is the request size limit that this result showed. `rows` are the
+    ledger rows that the result concerns, if an answer for each event divided the batch before; None: the batch's own
+    row.
     """
 
     key: BatchKey
@@ -45,7 +46,7 @@ class FinishedBatch(NamedTuple):
 
 
 class _Write(NamedTuple):
-    """A queued write. `durable`: it has to survive a power loss. `result` is set by the commit, None if that failed."""
+    """A queued write. `durable`: it must survive a power loss. `result` is set by the commit; None if that failed."""
 
     write: Callable[[], object]
     durable: bool
@@ -55,7 +56,7 @@ class _Write(NamedTuple):
 class Recorder:
     """Use between `start` and `close`; nothing else writes to the ledger meanwhile.
 
-    Once `stop` is set nothing is begun any more.
+    Once `stop` is set, nothing is begun any more.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
 
     def start(self) -> None:
-        """Start the thread. From here on `in_doubt` has what earlier runs left in doubt."""
+        """Start the thread. From here on, `in_doubt` counts what earlier runs left in doubt."""
         self.in_doubt = self._ledger.in_doubt()
         self._thread.start()
 
@@ -95,7 +96,7 @@ class Recorder:
     def begin(self, rows: Sequence[tuple[BatchKey, int]]) -> bool:
         """Wait until a request is begun in the ledger: its rows, with their bytes.
 
-        Returns False where it may not leave: the run is stopping.
+        Returns False if it may not leave because the run is stopping.
         """
 
         def write() -> bool:
@@ -117,7 +118,7 @@ class Recorder:
         self._put(write, durable=False)
 
     def divided(self, divisions: Sequence[Division], response: Response, uuids: str) -> None:
-        """Record an answer that is not the same for all events of a batch. `uuids` are those of the request."""
+        """Record an answer that differs between the events of a batch. `uuids` are the request's."""
         self._put(lambda: self._record_division(divisions, response, uuids))
 
     def finished(self, finished: FinishedBatch) -> None:
@@ -152,7 +153,7 @@ class Recorder:
                 self._writes.task_done()
 
     def _commit(self, writes: Sequence[_Write]) -> None:
-        """Do all writes in one transaction, then set their results; where it fails, none of them was done."""
+        """Do all writes in one transaction, then set their results; if it fails, none of them was done."""
         if not writes:
             return
         results: list[object] = []
@@ -166,7 +167,7 @@ class Recorder:
             write.result.set_result(result)
 
     def _record_try(self, key: BatchKey, tried: FailedTry, *, listed: bool) -> None:
-        """Record a failed request in one of its rows; it is `listed` once among the tries."""
+        """Record a failed request in one of its rows; only one row has it `listed` among the tries."""
         number, at, seconds, response = tried
         status = response.status or (None if response.taken else 0)
         self._ledger.failed(key, number, at, seconds, status, response.detail, listed=listed)
@@ -196,7 +197,7 @@ class Recorder:
             self._check_refused(response)
 
     def _record_warnings(self, response: Response, uuids: str) -> None:
-        """Count the events that were accepted with a warning, by reason."""
+        """Count, by reason, the events that were accepted with a warning."""
         counts: Counter[str] = Counter()
         examples: dict[str, str] = {}
         for position, reason in response.verdicts.warned:
@@ -211,7 +212,7 @@ class Recorder:
             self._stop.fail(too_many_refused(self._counts.refused, self._counts.last_refusal))
 
     def _set_failure(self, key: BatchKey, failure: str = "") -> None:
-        """Set the last failure of a batch, "" once it is finished; the counts have that of the latest batch."""
+        """Set the last failure of a batch, "" once it is finished; the counts show that of the latest batch."""
         self._failing.pop(key, None)
         if failure:
             self._failing[key] = failure
@@ -243,7 +244,7 @@ class Recorder:
                 self._stop.fail(gave_up(self._address, sent, self._send_limits.retry))
 
     def _record_row(self, key: BatchKey, finished: FinishedBatch) -> None:
-        """Write the result of a batch into one of its rows."""
+        """Write the result of a batch to one of its rows."""
         sent, response, counts = finished.sent, finished.sent.response, self._counts
         self._set_failure(key)
         in_doubt = key in self.in_doubt
@@ -255,7 +256,7 @@ class Recorder:
                 self._ledger.settle(key, response.status)
                 counts.add(key.phase, accepted=key.events)
             case ResponseKind.POISON | ResponseKind.TOO_LARGE if any(piece.key == key for piece in finished.pieces):
-                self._ledger.requeue(key)  # one of several rows of a request: it is sent by itself
+                self._ledger.requeue(key)  # one of several rows of a request; it is sent by itself
             case ResponseKind.POISON | ResponseKind.TOO_LARGE if key.events > 1:
                 sizes = [(piece.key, piece.batch.bytes) for piece in finished.pieces]
                 self._ledger.split(key, sizes, response.status, response.detail)

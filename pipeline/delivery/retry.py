@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DOUBTFUL_TRIES = 3
-"""Requests for a batch whose responses leave it in doubt (a proxy answered, for instance), at most."""
+"""At most this many requests for a batch if responses leave it in doubt (if a proxy answered, for instance)."""
 CONNECT_TRIES = 5
-"""Requests for a batch where the host cannot be reached, at most, unless it responded before."""
+"""At most this many requests for a batch if the host cannot be reached, unless the host responded before."""
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
     """When to give up: after `seconds` in which no batch settled, or after `tries` beyond the first of one batch.
 
-    While other batches settle, one that does not is tried again: the service works. `tries` None: only time counts.
-    `first` and `most` bound the back-off in seconds; with `first` 0, for tests, only Retry-After is waited for.
+    While other batches settle, a batch that fails is tried again, since the service works. With `tries` None only time
+    counts. `first` and `most` limit the back-off in seconds; if `first` is 0, for tests, only Retry-After is waited
+    for.
     """
 
     seconds: float = 3600.0
@@ -74,7 +75,7 @@ def with_retries(
 ) -> T:
     """The result of the first attempt that is not retried, or of the last one before `stop`.
 
-    tenacity is loaded for the second attempt: it loads asyncio, which takes longer than most requests.
+    tenacity is loaded only for the second attempt: it loads asyncio, which takes longer than most requests.
     """
     first = [attempt()]
     if not is_retried(first[0]):
@@ -116,11 +117,11 @@ def send_with_retries(
     begin: Callable[[], bool] = lambda: True,
     divide: Callable[[Response], Batch] = lambda response: _not_divided(),
 ) -> SendResult:
-    """Send until a response is final or the policy gives up. Once `stop` is set no request begins and no wait goes on.
+    """Send until a response is final or the policy gives up. Once `stop` is set, no request begins and every wait ends.
 
-    `begin` is called once, before the first request, and records it; where it returns False nothing is sent. `note` is
-    called with each try that did not settle the batch. After a response that settles it partly `divide` is called, and
-    returns what is left of it; that is begun again where the service asks for it.
+    `begin` is called once, before the first request, and records it; if it returns False, nothing is sent. `note` is
+    called with each try that did not settle the batch. After a response that settles it partly, `divide` is called and
+    returns what is left, which is begun again if the service asks for it.
     """
     last = Response(ResponseKind.UNSENT, 0, "not sent: the run was stopping", taken=False)
     tries = doubts = 0
@@ -182,18 +183,18 @@ def send_with_retries(
 
 _PAGE = re.compile(r"<(!doctype|html|head|body)\b", re.IGNORECASE)
 _NOT_IMPLEMENTED = 501
-"""What servers of files answer to a POST."""
+"""What file servers answer to a POST."""
 
 
 def judged_first(response: Response) -> Response:
-    """What a response means while the target has taken nothing: one that no capture service gives stops the run."""
+    """What a response means before the target has taken anything: one that no capture service gives stops the run."""
     page = response.kind is ResponseKind.DOUBT and _PAGE.search(response.detail) is not None
     if not page and response.status != _NOT_IMPLEMENTED:
         return response
     return response._replace(
         kind=ResponseKind.STOP,
         taken=response.taken and page,
-        detail=f"no capture service: {'a web page' if page else response.detail[:200]}",
+        detail=f"not a capture service: {'a web page' if page else response.detail[:200]}",
         hint="check --to: it is the address of the service itself, without a path",
     )
 

@@ -1,4 +1,4 @@
-"""Send a plan: check all that can be checked before a byte leaves, then run `pipeline.delivery.apply`."""
+"""Sends a plan: checks all that can be checked before a byte leaves, then runs `pipeline.delivery.apply`."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 DRY_RUN_KEY = Secret("phc_dry_run")
 FILES_KEY = Secret("phc_files")
-"""Stands for the key where files are written, which contain none."""
+"""Takes the place of the key if files are written: they contain none."""
 
 
 class Hooks(msgspec.Struct, frozen=True):
-    """What a run calls while it goes: `progress` with its counts, `warn` with a sentence for a person, `step` while it
-    reads files again before it sends.
+    """What a run calls as it proceeds: `progress` with its counts, `warn` with a sentence for a person, `step` while it
+    reads files again before sending.
 
-    Setting `interrupted` asks the run for an orderly end: nothing new is begun, what is in flight is settled.
+    Setting `interrupted` requests an orderly end: nothing new is begun, what is in flight is settled.
     """
 
     progress: Callable[[RunCounts], None] = lambda counts: None
@@ -58,10 +58,10 @@ def capture_key(
     dry_run: bool = False,
     warn: Callable[[str], None] = lambda line: None,
 ) -> Secret:
-    """The capture key for a target, its shape checked: `key`, else that of the file or the environment.
+    """The capture key for a target, its format checked: `key`, else the one in the file or the environment.
 
-    A dry run needs none, but one that is there is checked all the same, and a file that is named has to contain one.
-    Files are written without any. Raises UsageError.
+    A dry run needs none, but a given key is checked all the same, and a named file must contain one. Writing files
+    takes none. Raises UsageError.
     """
     if files_of(to) is not None:
         return FILES_KEY
@@ -75,14 +75,14 @@ def capture_key(
 def check_send(plan: Plan, directory: Directory, to: str, key: Secret, options: ApplyOptions) -> None:
     """Check all that can be checked without the network or the export.
 
-    Raises UsageError for the key or a phase, Busy where another run sends the plan, UnsafePlan, BrokenLedger.
+    Raises UsageError for the key or a phase, Busy if another run is sending the plan, UnsafePlan, BrokenLedger.
     """
     phases = choose_phases(options.phases)
     keys.checked_project_key(key, cloud=bool(region_of(to)))
     check_applicable(plan, to)
-    if not options.dry_run and is_locked(directory.ledger):  # before the target is asked anything
+    if not options.dry_run and is_locked(directory.ledger):  # before asking the target anything
         unlock(lock_file(directory.ledger, "this plan"))
-    read_totals(directory.ledger)  # a ledger that was lost is noticed before anybody is asked anything
+    read_totals(directory.ledger)  # notices a lost ledger before anyone is asked anything
     check_phases(plan, directory, phases)
     if files_of(to) is not None:
         _check_files(options)
@@ -96,15 +96,18 @@ def _is_ordered(plan: Plan, options: ApplyOptions) -> bool:
 
 
 def _check_files(options: ApplyOptions) -> None:
-    """Raise UsageError for options that ask something of a service, where there is none."""
+    """Raise UsageError for options that need a service, if files are written."""
     for name, given in (("--canary", options.canary), ("--require-canary", options.require_canary)):
         if given:
             raise UsageError(
-                f"{name} reads events back from a service, and files are no service",
+                f"{name} reads events back from a service, but files are written here",
                 hint="leave it out; import the files into a test project first",
             )
     if options.transport != "auto":
-        raise UsageError(f"--transport {options.transport} is of a service", hint="leave it out to write files")
+        raise UsageError(
+            f"--transport {options.transport} applies only when sending to a service",
+            hint="leave it out to write files",
+        )
 
 
 @private()
@@ -118,11 +121,11 @@ def send_plan(
     *,
     target_known: bool = False,
 ) -> Outcome:
-    """Send exactly the plan, or resume doing so. An apply checks it before (`check_send`); a plan that is not ready may
-    be sent in a rehearsal.
+    """Send exactly the plan, or resume doing so. `check_send` must have checked it; only a rehearsal may send a plan
+    that is not ready.
 
-    `target_known`: the target took other plans before, so an outage there is waited for from the first request on.
-    What stops a run that has begun is the `problem` of its outcome, which has the counts, too.
+    `target_known`: the target took other plans before, so the run waits out an outage from the first request on.
+    If something stops a run that has begun, it is the `problem` of its outcome, which also has the counts.
     Raises what keeps it from beginning: UnsafePlan, StalePlan, UnreadableExport, Busy, BrokenLedger, UsageError.
     """
     from pipeline.delivery.apply import Apply, Delivery, SendLimits
@@ -134,7 +137,9 @@ def send_plan(
     from pipeline.delivery.retry import RetryPolicy
 
     hooks = hooks or Hooks()
-    check_tables(plan, directory, plan.files)  # all of them first: part of a damaged plan would not be proved later
+    check_tables(
+        plan, directory, plan.files
+    )  # all files first: later, sending part of a damaged plan would go unnoticed
     check_replayed(plan)
     place = files_of(to)
     limits = SendLimits(
@@ -203,7 +208,7 @@ def send_plan(
 
 
 def _per_id(plan: Plan, to: str, options: ApplyOptions) -> int | None:
-    """The most events of one id in a minute; by default none where no id has so many, or on this machine."""
+    """The most events of one id in a minute; by default no limit if no id has that many, or on this machine."""
     if options.per_id is not None or files_of(to) is not None:
         return options.per_id
     slow = options.dry_run or is_loopback(address_of(to)) or not plan.warnings.get("hot_distinct_id")
@@ -212,7 +217,7 @@ def _per_id(plan: Plan, to: str, options: ApplyOptions) -> int | None:
 
 @contextmanager
 def _progress(plan: Plan, options: ApplyOptions, hooks: Hooks) -> Iterator[Callable[[RunCounts], None]]:
-    """The hook for the counts of a run, which keeps metrics where the options ask for them. Raises UsageError."""
+    """The hook for the counts of a run, which also keeps metrics if the options ask for them. Raises UsageError."""
     if options.metrics is None and options.metrics_port is None:
         yield hooks.progress
         return

@@ -1,6 +1,6 @@
 """The sender threads: each takes a batch, waits until the throttle admits a request, sends it, and reports the result.
 
-Batches that earlier runs left in doubt are taken first, then the pieces of split batches, then all others in their
+They first take batches that earlier runs left in doubt, then the pieces of split batches, then all others in
 order, as far as `pipeline.delivery.lanes` lets them. So no batch is begun while an older one is in doubt, and a refused
 batch is bisected before the next ones leave.
 """
@@ -24,14 +24,14 @@ from pipeline.delivery.undecided import Undecided
 from pipeline.ledger import BatchKey
 
 AHEAD = 3
-"""Batches that are queued for each connection: some wait for their lane, and the next one whose lane is free may be
-this far behind."""
+"""This many batches are queued for each connection: some wait for their lane, and the next one whose lane is free may
+be this far back in the queue."""
 
 
 class Senders:
-    """Sender threads, as many as requests may be in flight at most; the throttle decides how many may be now.
+    """Sender threads, as many as there may be requests in flight at most; the throttle decides how many may be now.
 
-    A thread keeps its batch until the batch is finished: one that waits for its next try is begun, and counts as in
+    A thread keeps its batch until the batch is finished: a batch that waits for its next try counts as in
     flight. While `in_order` is set, batches and the pieces of split ones are sent one after the other.
     """
 
@@ -67,7 +67,7 @@ class Senders:
     # -- for the main thread ---------------------------------------------------------------
 
     def put(self, batch: KeyedBatch, *, first: bool = False) -> None:
-        """Queue a batch: before all others where it is in doubt (`first`), else after those that are queued."""
+        """Queue a batch: before all others if it is in doubt (`first`), else after those that are queued."""
         with self._queued:
             self.lanes.add(batch.key, batch.lane, batch.hot)
             (self._in_doubt if first else self._others).append(batch)
@@ -78,7 +78,7 @@ class Senders:
             self._queued.notify_all()
 
     def full(self) -> bool:
-        """Whether enough batches are queued to use every connection, also if some wait for their lane."""
+        """Whether enough batches are queued to use every connection, even if some wait for their lane."""
         ahead = AHEAD if self._send_limits.ordered else 1
         return len(self._in_doubt) + len(self._others) >= ahead * self._throttle.controller.limit
 
@@ -88,7 +88,7 @@ class Senders:
         return not self._taken_at and (empty or self._stop.event.is_set())
 
     def wait(self, state: Callable[[], bool], *, reached: bool) -> bool:
-        """Whether `state()` is `reached`; where it is not, returns False after a change, or after TICK seconds."""
+        """Whether `state()` is `reached`; if not, returns False after a change, or after TICK seconds."""
         with self._changed:
             if state() is reached:
                 return True
@@ -96,18 +96,18 @@ class Senders:
         return False
 
     def oldest(self) -> float:
-        """When the batch that is in flight longest was taken; now where there is none."""
+        """When the batch that is longest in flight was taken; now if there is none."""
         with self._queued:
             return min(self._taken_at.values(), default=self._throttle.now())
 
     def close(self) -> None:
-        """Begin nothing else, and wait for what is in flight."""
+        """Begin nothing more, and wait for what is in flight."""
         self.stop_taking()
         for thread in self._threads:
             thread.join()
 
     def stop_taking(self) -> None:
-        """Begin nothing else, and wait for nothing."""
+        """Begin nothing more, and wait for nothing."""
         with self._queued:
             self._closing = True
             self._queued.notify_all()
@@ -130,7 +130,7 @@ class Senders:
                 self._taken_at.pop(key, None)
 
     def _take(self) -> KeyedBatch | None:
-        """The next batch once it may be sent; None at the end."""
+        """The next batch, once it may be sent; None at the end."""
         with self._queued:
             while not (self._closing or self._stop.event.is_set()):
                 taken = None if self.in_order and self._taken_at else self._pop()
@@ -199,14 +199,15 @@ class Senders:
         with self._queued:
             self._recorder.finished(finished._replace(learned=self._learn(finished)))
             self.lanes.end(taken, [piece.key for piece in finished.pieces])
-            # The newest pieces are taken first: one half down to the poison before the other, so few halves are open.
+            # Take the newest pieces first: search one half down to the bad event before the other, so few halves are
+            # open.
             self._pieces.extendleft(reversed(finished.pieces))
             del self._taken_at[taken]
             self._queued.notify_all()
             self._changed.notify_all()
 
     def _learn(self, finished: FinishedBatch) -> int | None:
-        """The request size limit that is learned from a response, if any."""
+        """The request size limit that a response shows, if any."""
         key, answer = finished.key, finished.sent.response.kind
         if finished.rows is not None:
             self._size.ended(key)
@@ -221,4 +222,4 @@ class Senders:
 
 _OPEN = (ResponseKind.RETRY, ResponseKind.DOUBT, ResponseKind.UNREACHABLE)
 _UNKNOWN = SendResult(Response(ResponseKind.DOUBT, 0, "sending failed"), 1, True, True)
-"""The result of a batch whose sending failed by an exception."""
+"""The result of a batch if sending it raised an exception."""

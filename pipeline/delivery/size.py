@@ -1,8 +1,8 @@
-"""The largest request that the service accepts, learned from responses of 413; and batches split into smaller ones.
+"""The largest request that the service accepts, learned from 413 responses; and splitting batches into smaller ones.
 
-A 413 can mean that the request is too large or that one event in it is (docs/know/service.md#answers). Only where both
-halves then settle unsplit was it the request; from then on larger batches are cut before they are sent. The limit is in
-bytes before gzip.
+A 413 can mean that the request is too large or that one event in it is (docs/know/service.md#answers). It was the
+request only if both halves then settle unsplit; from then on, larger batches are cut before they are sent. The limit is
+in bytes before gzip.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class KeyedBatch(NamedTuple):
 
 
 class RequestSize:
-    """The limit learned so far: `learned_bytes`, None while every request was small enough."""
+    """The limit learned so far: `learned_bytes`, None as long as every request was small enough."""
 
     def __init__(self, learned_bytes: int | None) -> None:
         self.learned_bytes = learned_bytes
@@ -43,10 +43,10 @@ class RequestSize:
         self._halves |= {first: (second, size), second: (first, size)}
 
     def settled(self, key: BatchKey, size: int) -> int | None:
-        """Record an accepted request. Returns the limit where this request changed it, else None.
+        """Record an accepted request. Returns the limit if this request changed it, else None.
 
-        What settled may be larger than the halves, and than the limit so far, but never as large as what was refused
-        for its size.
+        The accepted size may exceed the halves and the limit so far, but never a size that was refused.
+
         """
         self._largest_settled = max(self._largest_settled, size)
         other, whole = self._halves.pop(key, (None, 0))
@@ -62,7 +62,7 @@ class RequestSize:
         return None
 
     def ended(self, key: BatchKey) -> None:
-        """Record that a request was refused or split: its other half alone proves nothing."""
+        """Record that a request was refused or split: then its other half alone proves nothing."""
         if half := self._halves.pop(key, None):
             self._halves.pop(half[0], None)
 
@@ -72,7 +72,7 @@ class RequestSize:
 
 
 def halve(key: BatchKey, batch: Batch, envelope: Envelope) -> list[KeyedBatch]:
-    """A batch in two, each with exactly the events that it had."""
+    """A batch in two halves, with exactly its events."""
     events = unpack(batch.body)
     middle = len(events) // 2
     return _pieces(key, events, [(0, middle - 1), (middle, len(events) - 1)], envelope)

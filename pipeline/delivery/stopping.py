@@ -1,4 +1,4 @@
-"""Why a run stops before everything is sent: the signal that its threads share, and the errors of each reason."""
+"""Why a run stops before everything is sent: the signal that its threads share, and the error for each reason."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SETTLED = "what was in flight is settled"
 class StopSignal:
     """Whether a run stops, and the first `problem` that stopped it. Thread-safe.
 
-    Setting `interrupted` asks for an orderly end. `max_seconds` is how long the run may last, None for no limit. Once
-    `event` is set, no request begins and no wait goes on.
+    Setting `interrupted` requests an orderly end. `max_seconds` is how long the run may last, None for no limit. Once
+    `event` is set, no request begins and every wait ends.
     """
 
     def __init__(self, interrupted: threading.Event, max_seconds: float | None) -> None:
@@ -47,15 +47,15 @@ class StopSignal:
 
     @property
     def reason(self) -> BaseException | None:
-        """What stopped the run, None where nothing did."""
+        """What stopped the run; None if nothing did."""
         if self._interrupted.is_set() and (self.problem is None or isinstance(self.problem, Unfinished)):
-            # Ctrl-C ends the workers too, which is no failure of theirs.
+            # Ctrl-C also ends the workers, which is not a failure.
             return Interrupted(f"stopped by hand; {SETTLED}", hint="run the same command again")
         return self.problem
 
 
 def with_doubt(problem: BaseException | None, events: int) -> BaseException | None:
-    """The reason of a run that stopped, where so many events were in flight and no answer came."""
+    """The reason why a run stopped, with the number of events that were in flight without an answer."""
     if not isinstance(problem, Interrupted | Unfinished) or SETTLED not in problem.message:
         return problem
     doubt = f"{pluralize(events, 'event')} {are(events)} in doubt, and the next run begins with them"
@@ -63,17 +63,17 @@ def with_doubt(problem: BaseException | None, events: int) -> BaseException | No
 
 
 def too_many_refused(refused: int, last: str) -> Refused:
-    """More events were refused than `--max-refused` allows. `last` is the last answer that refused one, as counted."""
+    """More events were refused than `--max-refused` allows. `last` is the last answer that refused one."""
     return Refused(
         f"the service refused {pluralize(refused, 'event')}; the last: {last}",
         status=int(last.partition(" ")[0] or 0),
-        hint="list them with `backcast rejects` and the plan's directory; raise --max-refused to go on all the same",
+        hint="list them: backcast rejects PLAN; or raise --max-refused to continue anyway",
     )
 
 
 def refused_access(address: str, response: Response) -> Refused:
     """The service refused access, not single events."""
-    key = "check the project key (BACKCAST_PROJECT_KEY or --project-key-file) and that it is of this host"
+    key = "check the project key (BACKCAST_PROJECT_KEY or --project-key-file) and that it belongs to this host"
     quota = "raise the quota of the project"
     hints = {0: "correct the cause", 200: quota, 401: key, 402: quota, 403: key}
     hint = response.hint or hints.get(
@@ -94,7 +94,7 @@ def gave_up(address: str, sent: SendResult, retry: RetryPolicy) -> Unfinished:
     last = f"the last answer was {response.status or 'none'}: {response.detail}"
     if response.kind is ResponseKind.UNREACHABLE:
         return Unfinished(
-            f"{address} cannot be reached: {response.detail}",
+            f"cannot reach {address}: {response.detail}",
             hint=f"{response.hint or 'check the address'}; then run the same command again",
         )
     if response.retry_after > retry.seconds:

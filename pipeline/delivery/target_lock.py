@@ -1,4 +1,4 @@
-"""One run for each target: two plans of one import side by side would send some events twice, or in another order."""
+"""One run per target: two plans of one import in parallel would send some events twice, or in another order."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pipeline.targets import address_of, files_of
 
 @contextmanager
 def target_lock(to: str, key: Secret, options: ApplyOptions, warn: Callable[[str], None]) -> Iterator[None]:
-    """Inside, no other run of this user sends to the same project of the same target. Raises Busy.
+    """Within it, no other run of this user sends to the same project of the same target. Raises Busy.
 
-    A dry run sends nothing, and files have a lock of their own. If no lock can be written, `warn` is told, and the run
-    goes on: the ledger alone keeps one plan from being sent twice at once.
+    A dry run sends nothing, and files have a lock of their own. If no lock can be written, `warn` gets a line and the
+    run goes on: the ledger still keeps one plan from being sent twice at once.
     """
     if options.dry_run or options.allow_beside or files_of(to) is not None:
         yield
@@ -31,7 +31,7 @@ def target_lock(to: str, key: Secret, options: ApplyOptions, warn: Callable[[str
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_name(path.name + ".lock").touch()
     except OSError as error:
-        warn(f"no lock for {address} can be written in {path.parent}: {error.strerror}; send no other plan meanwhile")
+        warn(f"cannot write a lock for {address} in {path.parent}: {error.strerror}; send no other plan meanwhile")
         yield
         return
     lock = lock_file(path, lambda holder: _busy(address, holder))
@@ -43,6 +43,6 @@ def target_lock(to: str, key: Secret, options: ApplyOptions, warn: Callable[[str
 
 def _busy(address: str, holder: str) -> Busy:
     return Busy(
-        f"another run sends to {address}: {holder}",
-        hint="wait for it; or give --allow-beside if the two plans have no event and no person in common",
+        f"another run is sending to {address}: {holder}",
+        hint="wait for it; or give --allow-beside if the two plans share no event and no person",
     )

@@ -1,18 +1,18 @@
-"""How fast to send: one adaptive limit for the whole run, which depends on responses and time alone.
+"""How fast to send: one adaptive limit for the whole run, which depends only on responses and time.
 
 Three limits apply, and the strictest decides:
 
-* `limit`, requests in flight: doubled each round at first, then one more each round (additive increase), and times 0.7
-  after a 429, a 5xx, a lost answer or a time limit (multiplicative decrease), or times 0.9 after answers became slow. A
-  round is the time from a change of the limit until a request that was sent after it is answered: of the requests that
-  were in flight together only the first failure counts.
+* `limit`, requests in flight: it doubles each round at first, then grows by one each round (additive increase). It
+  shrinks to 0.7 of itself after a 429, a 5xx, a lost answer or a time limit (multiplicative decrease), and to 0.9 after
+  answers became slow. A round lasts from a change of the limit until a request that was sent after it is answered, so
+  only the first failure counts among requests that were in flight together.
 * `rate`, requests a second, which exists only after a 429: 0.85 of what was admitted, then growing with the square of
   time, so that it is close to the service's own rate most of the time and exceeds it every few seconds. Without it,
   a service that answers within a millisecond would get hundreds of times the requests that it admits from one sender.
 * the pause that the service asks for (Retry-After): no request is sent until it is over.
 
-`--rate` is a fourth limit, set by the operator: events and bytes a second, over all tries; no request leaves in
-`--quiet-hours` (`pipeline.delivery.pace`).
+`--rate` is a fourth limit, set by the operator: events and bytes a second, over all tries. In `--quiet-hours` no
+request leaves (`pipeline.delivery.pace`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ CUT = 0.7
 SLOW_CUT = 0.9
 SLOW = 2.0
 SLACK = 0.1
-"""Answers became slow: the mean of a round is this many times the average latency, and this many seconds above it."""
+"""Answers became slow if the mean of a round is this many times, and this many seconds above, the average latency."""
 SMOOTHING = 0.3
-"""Weight of the newest round in the average latency: a lasting change is the average within a few rounds."""
+"""The weight of the newest round in the average latency: a lasting change becomes the average within a few rounds."""
 RATE_CUT = 0.85
 RATE_FORGOTTEN = 60.0
 """Seconds without a 429 after which the service's rate is forgotten."""
@@ -43,16 +43,16 @@ SLOWEST = 1 / 60
 RATE_WINDOW = 2.0
 """Seconds over which the admitted rate is measured."""
 BURST = 0.1
-"""Seconds of `--rate` that may be sent at once after a pause."""
+"""After a pause, this many seconds' worth of `--rate` may be sent at once."""
 
 TICK = 0.2
-"""Seconds between two checks of whether the run is stopping, while no request may leave."""
+"""While no request may leave, the seconds between two checks of whether the run is stopping."""
 
 
 class RateController:
-    """The controller. `most` bounds requests in flight; `allowed` returns the operator's own limits at this moment.
+    """The controller. `most` limits requests in flight; `allowed` returns the operator's own limits at this moment.
 
-    Every `now` is seconds of one monotonic clock. Not thread-safe: `Throttle` is.
+    Every `now` is in seconds of one monotonic clock. Not thread-safe: `Throttle` is.
     """
 
     def __init__(self, most: int, allowed: Callable[[], Allowed] = lambda: FREE) -> None:
@@ -65,7 +65,7 @@ class RateController:
         self._limit_reached = -math.inf
         self._paused_until = -math.inf
         self.quiet_at = -math.inf
-        """When a request had to wait for quiet hours last."""
+        """When a request last had to wait for quiet hours."""
         self._operator_next = -math.inf
         self._service_next = -math.inf
         self._rate: float | None = None
@@ -78,14 +78,14 @@ class RateController:
 
     @property
     def limit(self) -> int:
-        """Requests that may be in flight together now."""
+        """How many requests may be in flight together now."""
         return max(1, int(self._limit))
 
     def rate(self, now: float) -> float | None:
-        """Requests a second that the service probably admits; None while it never refused one for its rate."""
+        """Requests a second that the service probably admits; None as long as it never refused one for its rate."""
         if self._rate is None:
             return None
-        # In seconds, or in the time of two requests where that is longer: answers have to come before the rate grows.
+        # In seconds, or in the time of two requests if that is longer: answers must come before the rate grows.
         since = (now - self._rate_changed) / max(1.0, 2 / self._rate)
         if since > RATE_FORGOTTEN:
             self._rate = None
@@ -93,7 +93,7 @@ class RateController:
         return self._rate * (RATE_CUT + 0.03 * since + 0.004 * since * since)
 
     def pause(self, now: float, seconds: float) -> None:
-        """Send no request for so long, as the service asked of another sender."""
+        """Send no request for this many seconds, as the service asked of another sender."""
         self._paused_until = max(self._paused_until, now + seconds)
 
     def paused(self, now: float) -> float:
@@ -105,7 +105,7 @@ class RateController:
         return self._allowed().quiet
 
     def wait(self, now: float) -> float:
-        """Seconds until the next request may be sent: 0 now, infinite when an answer has to come first."""
+        """Seconds until the next request may be sent: 0 for now, infinite if an answer must come first."""
         if self.in_flight >= self.limit:
             return math.inf
         quiet = self.quiet()
@@ -117,7 +117,7 @@ class RateController:
         return max(0.0, wait)
 
     def leave(self, now: float, events: int, size: int = 0) -> None:
-        """Record that a request with so many events, and bytes, is sent."""
+        """Record that a request with this many events and bytes is sent."""
         self.in_flight += 1
         if self.in_flight >= self.limit:
             self._limit_reached = now
@@ -131,7 +131,7 @@ class RateController:
             self._service_next = max(self._service_next, now) + 1 / rate
 
     def answer(self, now: float, sent: float, response: Response) -> None:
-        """Record that the request sent at `sent` is answered, or was lost."""
+        """Record that the request sent at `sent` was answered or lost."""
         self.in_flight -= 1
         if response.retry_after:
             self._paused_until = max(self._paused_until, now + response.retry_after)
@@ -156,7 +156,7 @@ class RateController:
         self._round_latencies.append(now - sent)
         if sent <= self._limit_changed:
             return
-        # While the limit is not reached, nothing shows that the service admits more.
+        # If the limit is not reached, nothing shows that the service admits more.
         if sent <= self._limit_reached:
             self._limit = min(self._limit + (1 if self._is_doubling else 1 / self._limit), float(self.most))
         if len(self._round_latencies) >= self.limit:
@@ -200,8 +200,8 @@ class RateController:
 class Throttle:
     """The rate controller for threads: `enter` before each request, `leave` after its response.
 
-    `target_known`: whether the target ever responded, or may have received a request. An outage of a target that
-    responded before is waited for; an address that never responded is most often a wrong one. `now` is the clock, in
+    `target_known`: whether the target ever responded, or may have received a request. The run waits out an outage of a
+    target that responded before; an address that never responded is most often a wrong one. `now` is the clock, in
     seconds.
     """
 
@@ -220,18 +220,18 @@ class Throttle:
         return self._last_settled > -math.inf
 
     def idle(self, since: float) -> float:
-        """Seconds in which no request settled: since `since`, or since the last one settled or quiet hours ended, if
-        later."""
+        """Seconds in which no request settled: since `since`, or since the last one settled or quiet hours ended,
+        whichever is later."""
         return self.now() - max(since, self._last_settled, self.controller.quiet_at)
 
     def pause(self, seconds: float) -> None:
-        """Send no request for so long, as the service asked of another process."""
+        """Send no request for this many seconds, as the service asked of another process."""
         with self._changed:
             self.controller.pause(self.now(), seconds)
 
     def enter(self, events: int, size: int, stop: threading.Event) -> float | None:
-        """Wait until a request of so many events and bytes may be sent. Returns that moment, or None once the run is
-        stopping."""
+        """Wait until a request with this many events and bytes may be sent. Returns that moment, or None once the run
+        is stopping."""
         with self._changed:
             while not stop.is_set():
                 now = self.now()
@@ -243,7 +243,7 @@ class Throttle:
         return None
 
     def leave(self, sent: float, response: Response | None) -> None:
-        """Record the response of the request sent at `sent`; None where sending failed by a defect."""
+        """Record the response of the request sent at `sent`; None if sending failed because of a bug."""
         with self._changed:
             now = self.now()
             self.controller.answer(now, sent, response or Response(ResponseKind.UNSENT, 0))

@@ -1,7 +1,7 @@
 """One POST and its answer: connections, deadlines and redirects, whatever the request is about.
 
-What an answer means for the events of a request is for the endpoint to decide (`pipeline.delivery.capture`); only a
-request that got no answer is a `Response` already here.
+The endpoint decides what an answer means for the events of a request (`pipeline.delivery.capture`); here only a request
+without an answer already becomes a `Response`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ PERMANENT = frozenset({301, 308})
 _PORTS = {"http": 80, "https": 443}
 MOST_HOPS = 5
 MOST_WAITS = 10
-"""A request may last this many times the time limit, so that a slow line that makes progress is not cut."""
+"""A request may last this many times the time limit, so that a slow line that makes progress is not cut off."""
 MOST_ANSWER = MOST_REFUSAL
-"""Bytes of an answer that are read; the service itself sends less."""
+"""At most this many bytes of an answer are read; the service itself sends less."""
 
 
 class Transport:
     """Posts to one address. Thread-safe.
 
-    `timeout` bounds, in seconds, each wait for bytes, and an answer as a whole from when the request was sent; a
+    `timeout` limits, in seconds, each wait for bytes, and the answer as a whole from when the request was sent. A
     request with its answer lasts at most MOST_WAITS times as long, however slowly the bytes come. `key` is masked in
     every answer that repeats it, since answers are shown and stored. A request may be redirected within the address's
     origin (scheme, host and port), from http to https at the usual ports of its host, and to `redirect_hosts`, each
@@ -70,7 +70,7 @@ class Transport:
         self._moved: dict[str, str] = {}
         self._connections = ConnectionPool(self._client, whole=timeout * MOST_WAITS, answer=timeout)
         if address.startswith("https") or ca_file:
-            _ = self._certificates  # a file that cannot be read is an error before anything is sent
+            _ = self._certificates  # an unreadable file is an error before anything is sent
 
     @cached_property
     def _certificates(self) -> ssl.SSLContext | None:
@@ -82,9 +82,9 @@ class Transport:
         return open_client(self.address, self._headers, timeout=self._timeout, certificates=certificates)
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str] = {}) -> Reply | Response:
-        """Send a request, and follow its redirects. A `Response` is the result of one that got no answer to judge.
+        """Send a request, and follow its redirects. Returns a `Response` if there was no answer to judge.
 
-        `headers` are those of this request alone.
+        `headers` are only for this request.
         """
         url, status = self.address + path, 0
         for _ in range(MOST_HOPS + 1):
@@ -94,7 +94,7 @@ class Transport:
             reply = self._post_once(url, body, headers)
             status = reply.status
             if not status:
-                # The address that redirected here may redirect elsewhere by now.
+                # By now, the address that redirected here may redirect elsewhere.
                 self._moved.clear()
                 return without_answer(reply)
             if status not in REDIRECTS:
@@ -130,9 +130,9 @@ class Transport:
 
 
 def redirect_refusal(origin: str, location: str, hosts: Container[str | None], *, may_allow: bool = True) -> str:
-    """Why a redirect is not followed, or "": the project key goes where the request goes.
+    """Why a redirect is not followed, or "": the project key goes wherever the request goes.
 
-    `hosts` are those that may have it, each `host` or `host:port`; `may_allow`: the operator may name others.
+    `hosts` are those that may receive it, each `host` or `host:port`; `may_allow`: the operator may name others.
     """
     try:
         onward = urljoin(origin, location)

@@ -1,6 +1,6 @@
-"""The events of one batch that have no final verdict yet, where the service answers for each event.
+"""The events of one batch that have no final verdict yet, if the service answers for each event.
 
-An answer that is not the same for all divides the rows that the batch has in the ledger: into ranges of events that
+If the answer differs between events, it divides the rows that the batch has in the ledger: into ranges of events that
 were accepted, single events that were refused, and ranges that are sent again, together in one request.
 """
 
@@ -20,7 +20,7 @@ from pipeline.ledger import BatchKey, Refusal
 
 
 class Division(NamedTuple):
-    """One row of the ledger, and the rows that take its place; `again` wait, each with its bytes."""
+    """One row of the ledger and the rows that replace it; those in `again` wait, each with its bytes."""
 
     row: BatchKey
     accepted: Sequence[BatchKey]
@@ -32,7 +32,8 @@ class Division(NamedTuple):
 class Undecided:
     """The events of a batch without a final verdict: `rows` in the ledger with their bytes, and one `batch` of all.
 
-    At first the row is that of the whole batch, which is `divided` by the first answer that is not the same for all.
+    At first there is the row of the whole batch, until the first answer that differs between events: then it is
+    `divided`.
     """
 
     key: BatchKey
@@ -45,7 +46,7 @@ class Undecided:
         self.rows = [(self.key, self.batch.bytes)]
 
     def divide(self, verdicts: Verdicts) -> list[Division]:
-        """Take the events that have a final verdict out. Returns what becomes of each row."""
+        """Remove the events that have a final verdict. Returns what becomes of each row."""
         events = unpack(self.batch.body)
         results: list[str | None] = [None] * len(events)
         for verdict in verdicts.refused:
@@ -81,7 +82,7 @@ class Undecided:
         return divisions
 
     def single(self) -> KeyedBatch | None:
-        """The batch with the name of its row, None where it has several."""
+        """The batch under the name of its row; None if it has several rows."""
         return KeyedBatch(self.rows[0][0], self.batch, recorded=True) if len(self.rows) == 1 else None
 
     def one_by_one(self) -> list[KeyedBatch]:

@@ -1,11 +1,11 @@
-"""The files that `apply --to file:DIR|s3://…` writes for the service's own importer, and the manifest beside them.
+"""The files that `apply --to file:DIR|s3://…` writes for the service's own importer, and the manifest next to them.
 
 A place is a folder by its path, or a prefix of a store by its URL.
 
     DIR/manifest.json           counts and digests, of each file and in all
     DIR/1-identities/00001.jsonl, DIR/2-groups/…, DIR/3-events/…, DIR/4-persons/…
 
-The importer takes every file below a prefix of a bucket, in no order that a person could rely on across ids, so each
+The importer takes every file below a prefix of a bucket, in an order that nobody can rely on across ids. So each
 phase has a folder of its own to be imported by itself, and the manifest is in none of them
 (docs/know/service.md#own-importer).
 """
@@ -42,8 +42,8 @@ class WrittenFile(msgspec.Struct, frozen=True):
 class FilesManifest(msgspec.Struct, frozen=True, omit_defaults=False):
     """`manifest.json`: what is written of the plan with the digest `plan`. `complete`: all of it is.
 
-    `sha256` is over the lines that `sha256sum` prints for the files in their order. `last` is the digest of the batch
-    that was written last, by which the next run recognises it. `writer` is that of a plan directory, for a store.
+    `sha256` covers the lines that `sha256sum` prints for the files in order. `last` is the digest of the last batch
+    that was written, by which the next run recognises it. `writer` identifies the plan directory, for a store.
     """
 
     plan: str
@@ -71,7 +71,7 @@ class FilesManifest(msgspec.Struct, frozen=True, omit_defaults=False):
 
 
 def read_manifest(place: str) -> FilesManifest | None:
-    """The manifest of a place, None where it has none. Raises OSError, and UnsafePlan for one that is damaged."""
+    """The manifest of a place; None if it has none. Raises OSError, and UnsafePlan for one that is damaged."""
     path = os.path.join(place, MANIFEST)
     try:
         return msgspec.json.decode(storage.read(path), type=FilesManifest)
@@ -79,22 +79,22 @@ def read_manifest(place: str) -> FilesManifest | None:
         return None
     except msgspec.MsgspecError as error:
         raise UnsafePlan(
-            f"{path} cannot be read: {error}", hint="restore it, or write the plan to another folder"
+            f"cannot read {path}: {error}", hint="restore it, or write the plan to another folder"
         ) from None
 
 
 def encoded(manifest: FilesManifest) -> bytes:
-    """The manifest as it stands in its file."""
+    """The manifest as it is in its file."""
     return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
 
 
 def write_manifest(folder: Path, manifest: FilesManifest) -> None:
-    """Write the manifest whole or not at all, durably."""
+    """Write the manifest completely or not at all, durably."""
     write_atomically(folder / MANIFEST, encoded(manifest))
 
 
 def digest_of(file: BinaryIO) -> tuple[hashlib._Hash, int]:
-    """The SHA-256 of the rest of a file, to be continued, and its number of lines."""
+    """The SHA-256 of the rest of a file, to be continued, and the number of lines there."""
     digest, lines = hashlib.sha256(), 0
     while piece := file.read(1 << 20):
         digest.update(piece)
@@ -103,9 +103,9 @@ def digest_of(file: BinaryIO) -> tuple[hashlib._Hash, int]:
 
 
 def changed_files(place: str, manifest: FilesManifest) -> Iterator[str]:
-    """What is wrong with the files of a place, by their digests: one sentence for each that is not as written.
+    """What is wrong with the files of a place, judging by their digests: a sentence for each file that changed.
 
-    Raises OSError where one cannot be read, or a store does not list them.
+    Raises OSError if one cannot be read, or if a store does not list them.
     """
     for file in manifest.files:
         path = os.path.join(place, file.path)
@@ -120,10 +120,10 @@ def changed_files(place: str, manifest: FilesManifest) -> Iterator[str]:
     known = {os.path.join(place, file.path) for file in manifest.files}
     for path in files_to_import(place):
         if path not in known:
-            yield f"{path} is not of the plan, and would be imported too"
+            yield f"{path} does not belong to the plan, but would be imported too"
 
 
 def files_to_import(place: str) -> Iterator[str]:
-    """The files in the folders of the phases, in their order. Raises OSError."""
+    """The files in the folders of the phases, in order. Raises OSError."""
     for name in PHASE_FOLDERS.values():
         yield from storage.below(os.path.join(place, name))

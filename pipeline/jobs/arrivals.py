@@ -36,10 +36,10 @@ class RecordedPart(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """The new or changed files of a window. `absent` says why there is no file at all, "" where there are some.
+    """The new or changed files of a window. `absent` says why there is no file at all, "" if there are some.
 
-    `replaced` are recorded parts that are gone, or have another content now; `touched` those that have the same content
-    under the same name, with another time. `content` is a digest of those that have another content now.
+    `replaced` are recorded parts that are gone or now have other content; `touched` are those with the same content
+    under the same name, but another time. `content` is a digest of the parts that now have other content.
     """
 
     files: tuple[str, ...] = ()
@@ -50,9 +50,10 @@ class Arrivals(NamedTuple):
 
 
 def may_have_changed(job: Job, window: Window, recorded: Mapping[str, RecordedPart]) -> bool:
-    """Whether the files at a window's path may be others than the recorded ones, by names, sizes and times alone.
+    """Whether the files at a window's path may differ from the recorded ones, judging only by names, sizes and times.
 
-    No file is opened, so that every finished window of a job can be asked in each run. Files that are gone are none.
+    No file is opened, so that each run can ask this for every finished window of a job. Files that are gone do not
+    count.
     """
     known: dict[str, list[RecordedPart]] = {}
     for part in recorded.values():
@@ -67,7 +68,7 @@ def may_have_changed(job: Job, window: Window, recorded: Mapping[str, RecordedPa
 
 
 def _files(pattern: str) -> Iterator[tuple[str, FileStatus]]:
-    """The files at a path, by name. Raises UnreadableExport where a store does not answer."""
+    """The files at a path, by name. Raises UnreadableExport if a store does not answer."""
     if storage.is_remote(pattern):
         try:
             yield from storage.listed(pattern)
@@ -127,7 +128,7 @@ def find_arrivals(job: Job, window: Window, recorded: Mapping[str, RecordedPart]
 
 
 def late_files(arrivals: Arrivals, folder: Path) -> tuple[str, ...]:
-    """The files that are neither recorded ones nor may be recorded ones under another name."""
+    """The files that are not recorded and cannot be recorded files under another name."""
     if not all(is_there(name, folder) for name in arrivals.replaced):
         return ()
     changed = {name.partition("!")[0] for name in arrivals.replaced}
@@ -147,7 +148,8 @@ def is_there(name: str, folder: Path) -> bool:
 
 
 def name_of(file: str | Path, member: str, folder: Path) -> str:
-    """The name of a part in a job's state. `file` and `member` may be as in a plan (`plan.manifest.as_text`)."""
+    """The name of a part in a job's state. `file` and `member` may be written as in a plan
+    (`plan.manifest.as_text`)."""
     path = as_name(fspath(file))
     if not storage.is_remote(path):
         path = os.path.relpath(path, folder)

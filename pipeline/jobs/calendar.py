@@ -1,8 +1,8 @@
-"""Windows: the days or hours of one zone's calendar, half-open, without a gap and without an overlap.
+"""Windows: the days or hours of one zone's calendar, half-open, without gaps or overlaps.
 
-A window is a label of the calendar, because the path of its files is made of that label: it reaches from the first
-instant at which clocks in the zone show it to the first instant of the next one. So the hour that autumn repeats is one
-window of two hours, the one that spring skips is none, and a day has 23, 24 or 25 hours.
+A window is a label of the calendar, because the path of its files is made from that label. It reaches from the first
+instant at which clocks in the zone show the label to the first instant of the next one. So the hour that autumn repeats
+is one window of two hours, the hour that spring skips is not a window, and a day has 23, 24 or 25 hours.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Calendar:
         zone(self.zone)
 
     def window(self, text: str) -> Window:
-        """The window of a label; a day is its first hour, where windows are hours. Raises UsageError."""
+        """The window of a label; a day means its first hour if windows are hours. Raises UsageError."""
         match = _LABEL.fullmatch(text)
         hint = f"write {SPELLINGS[self.kind]}"
         if match is None or (self.kind == "day" and match[4]):
@@ -54,16 +54,16 @@ class Calendar:
         except ValueError as error:
             raise UsageError(f"not a {self.kind}: {text!r} ({error})", hint=hint) from None
         if not EARLIEST <= wall.year < datetime.max.year:
-            raise UsageError(f"no export has the year {wall.year}", hint=hint)
+            raise UsageError(f"the year {wall.year} is out of range", hint=hint)
         return self._at(wall)
 
     def from_(self, first: Window) -> Iterator[Window]:
-        """This window and all that follow it, without end."""
+        """This window and all that follow it, endlessly."""
         wall, start = first.wall, first.start
         while True:
             after = wall + STEPS[self.kind]
             end = first_instant(after, zone(self.zone))
-            if start < end:  # not a label that no clock shows
+            if start < end:  # skips a label that no clock shows
                 yield Window(self._label(wall), wall, start, end)
             wall, start = after, end
 
@@ -77,7 +77,7 @@ class Calendar:
 
 
 def first_instant(wall: datetime, rules: ZoneInfo) -> int:
-    """The first instant (µs UTC) at which clocks show `wall`, or, where they skip it, a later time."""
+    """The first instant (µs UTC) at which clocks show `wall`, or a later time if they skip it."""
     high = _instant(wall, rules, fold=0)
     if _shown(high, rules) == wall:
         return high

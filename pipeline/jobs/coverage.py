@@ -1,8 +1,8 @@
 """Which target a job's state belongs to, and how far the job fills that target.
 
-A state belongs to one target: a host, and a project of it. What one project got says nothing of another, so where the
-job file, or the keys, name another one, all windows are open again, in a state of their own in `targets/` below the
-first. And a job fills only up to the first live event of its target, where a personal key can ask for it: the earliest
+A state belongs to one target: a host, and a project on it. What one project got says nothing about another. So if the
+job file, or the keys, name another target, all windows are open again, in a state of their own in `targets/` below the
+first. And a job fills only up to the first live event of its target, if a personal key can ask for it: the earliest
 moment that was ever found is remembered. Events of imports are not live (`pipeline.preflight.live`).
 """
 
@@ -35,7 +35,7 @@ Warn = Callable[[str], None]
 
 
 def project_of_keys(request: PreflightRequest) -> str:
-    """The id of the target's project, as the job file names it or the personal key shows it; "" where neither does."""
+    """The id of the target's project, from the job file or the personal key; "" if neither shows it."""
     if request.options.project or not request.personal_key:
         return request.options.project or ""
     try:
@@ -47,7 +47,8 @@ def project_of_keys(request: PreflightRequest) -> str:
 
 
 def at_target(job: Job, project: str, key: Secret, warn: Warn) -> Job:
-    """The job with the state of its target. Raises UsageError where nobody can say whether a key is of the project."""
+    """The job with the state of its target. Raises UsageError if nobody can say whether a key belongs to the
+    project."""
     first = _facts(job.state)
     if not first or _is_of(first, job, project, key):
         return job
@@ -60,14 +61,14 @@ def at_target(job: Job, project: str, key: Secret, warn: Warn) -> Job:
     if not facts:
         of = f"project {project} of {address}" if project else address
         warn(
-            f"the target is {of} now: all windows are open for it, with a state in {folder}; what was sent to"
+            f"the target is now {of}: all windows are open for it, with a state in {folder}; what was sent to"
             f" {_named(first)} stays recorded in {job.state}"
         )
     return replace(job, state=folder)
 
 
 def states_of(job: Job) -> Iterator[Path]:
-    """The state folders of a job, each of one target, those that fit its file first."""
+    """The state folders of a job, each for one target, those that fit its file first."""
     every = [job.state, *sorted((job.state / "targets").glob("*"))]
     fits = [folder for folder in every if read_facts(state_file(folder)).get("target") == address_of(job.to)]
     if named := job.checks.project:
@@ -77,7 +78,7 @@ def states_of(job: Job) -> Iterator[Path]:
 
 
 def remember_target(state: State, project: str, key: Secret) -> None:
-    """Record the project, and a salted hash of the key, so that another one is noticed."""
+    """Record the project, and a salted hash of the key, so that a different one is noticed."""
     if project:
         state.remember(project=project)
     if key and not _is_key(state.facts(), key):
@@ -86,15 +87,15 @@ def remember_target(state: State, project: str, key: Secret) -> None:
 
 
 def find_first_live(job: Job, state: State, request: PreflightRequest, now: int, warn: Warn) -> int | None:
-    """The first live event of the target, in µs UTC, up to which the job fills; None without one, or where the job
-    allows them. `now` is µs UTC."""
+    """The first live event of the target, in µs UTC, up to which the job fills; None if there is none, or if the job
+    allows live events. `now` is in µs UTC."""
     if job.live == "allow":
         return None
     facts = state.facts()
     before = int(facts["first_live"]) if facts.get("first_live") else None
     if not request.personal_key:
         if "live_asked" not in facts and "live_told" not in facts:
-            warn("whether the target has live events cannot be checked without a personal key: all windows are filled")
+            warn("without a personal key, live events of the target cannot be checked: all windows are filled")
             state.remember(live_told="1")
         return before
     try:
@@ -104,7 +105,7 @@ def find_first_live(job: Job, state: State, request: PreflightRequest, now: int,
             until = datetime.fromtimestamp(now // 1_000_000, UTC)
             found = read_live(Questions(client, None, ""), ANY_IMPORT, until).first
     except BackcastError as error:
-        warn(f"where live events of the target begin cannot be asked: {error.message}")
+        warn(f"cannot ask when live events of the target begin: {error.message}")
         return before
     first = min((moment for moment in (before, found) if moment is not None), default=None)
     asked = utc_now()
@@ -116,7 +117,7 @@ def find_first_live(job: Job, state: State, request: PreflightRequest, now: int,
 
 
 def _filled(job: Job, state: State, first: int) -> str:
-    """What was filled beyond that moment before it was known, to continue a sentence."""
+    """What was filled after that moment before it was known, as the rest of a sentence."""
     late = [label for label, window in state.windows().items() if window.state == "done"]
     late = [label for label in late if job.calendar.window(label).end > first and state.has_sent(label)]
     return f"; {len(late):,} windows from {late[0]} on were filled before, so events may be there twice" if late else ""
@@ -129,7 +130,7 @@ def _client(request: PreflightRequest) -> ManagementClient:
 
 
 def _facts(folder: Path) -> Mapping[str, str]:
-    """What a state belongs to; of a lost one, what the ledgers beside it say; nothing where there is none."""
+    """What a state belongs to; if it is lost, what the ledgers next to it say; nothing if there is none."""
     if facts := read_facts(state_file(folder)):
         return facts
     for path in sorted(windows_folder(folder).glob("*/plan-*")):
@@ -140,7 +141,7 @@ def _facts(folder: Path) -> Mapping[str, str]:
 
 
 def _is_of(facts: Mapping[str, str], job: Job, project: str, key: Secret) -> bool:
-    """Whether a state is of the job's target."""
+    """Whether a state belongs to the job's target."""
     if facts["target"] != address_of(job.to):
         return False
     before = facts.get("project", "")
@@ -148,8 +149,8 @@ def _is_of(facts: Mapping[str, str], job: Job, project: str, key: Secret) -> boo
         return before == project
     if key and "key_check" in facts and not _is_key(facts, key):
         raise UsageError(
-            f"the capture key is not the one that {job.state} was filled with, and nobody can say whether it is of the"
-            " same project; nothing was sent",
+            f"the capture key is not the one with which {job.state} was filled, and nobody can say whether it belongs"
+            " to the same project; nothing was sent",
             hint="set BACKCAST_PERSONAL_KEY, which shows the project, or give the job another `state`",
         )
     return True

@@ -1,4 +1,4 @@
-"""Connections to the SQLite file of a job, and SQLite's errors as those of `pipeline.errors`."""
+"""Connections to the SQLite file of a job; SQLite's errors become those of `pipeline.errors`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline.errors import BrokenLedger, Unfinished, UsageError
 
 BUSY_SECONDS = 10.0
 CACHE_KIB = 64 * 1024
-REBUILD = "move it away: it is built again from the plans and ledgers beside it"
+REBUILD = "move it away: it is rebuilt from the plans and ledgers next to it"
 
 _TEMPORARY = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_BUSY", "SQLITE_LOCKED")
 _FORBIDDEN = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
@@ -34,7 +34,7 @@ def connect(path: Path, journal: str) -> sqlite3.Connection:
 def read_only_uri(path: Path) -> str:
     """The URI that opens a database for reading.
 
-    Without a write-ahead log there is no writer: the file is read as it is, and no shared index is created beside it.
+    Without a write-ahead log nobody is writing: the file is read as it is, and no shared index is created next to it.
     """
     immutable = "" if path.with_name(path.name + "-wal").exists() else "&immutable=1"
     return f"{path.resolve().as_uri()}?mode=ro{immutable}"
@@ -50,9 +50,9 @@ def translated_errors(path: Path) -> Iterator[None]:
         if not name:
             raise  # not from SQLite itself, so a bug of backcast
         if name.startswith(_TEMPORARY):
-            hint = "make room, or close the other program, and run the same command again; nothing is lost"
-            raise Unfinished(f"the state {path} cannot be written: {error}", hint=hint) from None
-        unusable = f"the state {path} cannot be used: {error}"
+            hint = "free some space, or close the other program, and run the same command again; nothing is lost"
+            raise Unfinished(f"cannot write the state {path}: {error}", hint=hint) from None
+        unusable = f"cannot use the state {path}: {error}"
         if name.startswith(_FORBIDDEN):
             raise UsageError(unusable, hint="make its folder writable") from None
         raise BrokenLedger(unusable, hint=REBUILD) from None

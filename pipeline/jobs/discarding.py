@@ -1,4 +1,4 @@
-"""Discard the events of a job's windows a while after they were sent and verified: `keep` in the job file."""
+"""Discards the events of a job's windows some time after they were sent and verified: `keep` in the job file."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from pipeline.report.contents import NO_RESULTS, results_of
 def discard_windows(job: Job, state: State, before: int, warn: Callable[[str], None]) -> None:
     """Discard the windows that were verified before that instant (µs UTC).
 
-    Those with refused events stay whole, since these can be corrected. Merges are kept: later windows must not
-    contradict them. Earlier plans that such a window replaced go, too. A window that cannot be discarded is a warning,
-    and the next run tries again.
+    Windows with refused events stay whole, since these events can be corrected. Merges are kept: later windows must not
+    contradict them. Earlier plans that such a window replaced are discarded too. A window that cannot be discarded is a
+    warning, and the next run tries again.
     """
     for done in state.done():
         if done.refused or not (done.proof == "proved" or not done.events):
@@ -29,18 +29,18 @@ def discard_windows(job: Job, state: State, before: int, warn: Callable[[str], N
         for attempt in (done, *state.replaced_by(done)):
             folder = plan_directory(job.state, attempt.window, attempt.number)
             if not folder.facts.exists():
-                continue  # it was discarded before
+                continue  # already discarded
             try:
                 plan, directory = open_plan(folder.path, discarded=True)
                 if _verified(plan, directory, attempt.ended) < before:
                     options = DiscardOptions(keep_merges=True, unsent=attempt is not done)
                     steps.discard(plan, directory, options, warn=warn)
             except (BackcastError, OSError) as error:
-                warn(f"the events of window {attempt.window} could not be discarded: {error}")
+                warn(f"could not discard the events of window {attempt.window}: {error}")
 
 
 def _verified(plan: Plan, directory: Directory, ended: str | None) -> int:
-    """When a window was read back (µs UTC), or ended if it had nothing to send."""
+    """When a window was read back (µs UTC), or when it ended if it had nothing to send."""
     verification = results_of(directory, plan, NO_RESULTS).verification
     at = verification.at if verification is not None else ended
     return 0 if at is None else int(datetime.fromisoformat(at).timestamp() * 1_000_000)

@@ -1,7 +1,7 @@
 """What plans that were sent before a job settled (`earlier` of a job file): none of it is sent again.
 
-Such a plan is planned once more as a window of the job would be, which gives the job its uuids, ids, pairs and groups.
-Its export is read for that, once.
+Such a plan is planned once more as if it were a window of the job, which gives the job its uuids, ids, pairs and
+groups. For that, its export is read once.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from pipeline.targets import address_of
 
 
 def add_earlier(job: Job, state: State, workers: int | None) -> None:
-    """Add what the job's earlier plans settled to its state, unless it has that. Raises UsageError, UnsafePlan for a
-    plan that is not wholly sent, StalePlan where its export is not as it was, UnreadableExport."""
+    """Add what the job's earlier plans settled to its state, unless it is already there. Raises UsageError, UnsafePlan
+    for a plan that is not completely sent, StalePlan if its export has changed, UnreadableExport."""
     for path in job.plan.earlier or ():
         plan, directory = open_plan(path, discarded=True)
         sent = state_digest(directory.ledger)
@@ -46,12 +46,13 @@ def _check(job: Job, plan: Plan, directory: Directory) -> None:
     to, totals = summary.history.to if summary.history is not None else "", summary.totals
     if to != address_of(job.to):
         raise UsageError(
-            f"{directory.name} was sent to {to or 'no target'}, and the job sends to {job.to}",
+            f"{directory.name} was sent to {to or 'no target'}, but the job sends to {job.to}",
             hint="leave it out of `earlier`",
         )
     if totals.settled + totals.refused != plan.events.made or totals.in_doubt:
         raise UnsafePlan(
-            f"{directory.name} is not wholly sent", hint=f"run backcast apply {directory.name} --to {to}, then the job"
+            f"{directory.name} is not completely sent",
+            hint=f"run backcast apply {directory.name} --to {to}, then the job",
         )
 
 
@@ -68,9 +69,9 @@ def _add(plan: Plan, directory: Directory, state: State, workers: int | None) ->
         known = made.skips.get("already_settled", 0)
         if made.events.phases[EVENTS] + known != plan.events.phases[EVENTS]:
             raise StalePlan(
-                f"the export of {directory.name} gives other events now, so the job cannot tell which were sent",
+                f"the export of {directory.name} now gives other events, so the job cannot tell which were sent",
                 differences=["events"],
-                hint="bring the files back as they were planned",
+                hint="restore the files as they were planned",
             )
         with state.transaction():
             state.settled.add(settled_facts(again, every_batch(again)), 0)

@@ -1,8 +1,8 @@
 """Hog functions that a job turns off while it sends: `functions: pause` in the job file.
 
-They are turned off before the first window that would fire them, and on again once, after the last window of the run
-and the settle time. Their record is in the job's state folder, so the next run, or `backcast resume-functions` with
-that folder, knows what a run that was killed left off.
+They are turned off before the first window that would fire them, and turned on again once, after the last window of the
+run and the settle time. Their record is in the job's state folder, so the next run, or `backcast resume-functions` with
+that folder, knows what a killed run left off.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from pipeline.verify.settle import settle_seconds, wait_to_settle
 def functions_off(
     request: PreflightRequest, state: Path, settle: float | None, warn: Callable[[str], None]
 ) -> Iterator[BeforeSending]:
-    """Inside, functions that would fire on a plan are off once the value was called with it, if the job pauses them.
+    """Within it, calling the value with a plan turns off functions that would fire on that plan, if the job pauses
+    them.
 
-    Whatever ends it, they are turned on again, `settle` seconds after the last event; None is the default of the
-    option. Raises as `pipeline.preflight.pausing.pausing_for` does, and Unfinished where one could not be turned on.
+    However it ends, they are turned on again, `settle` seconds after the last event; None means the option's default.
+    Raises as `pipeline.preflight.pausing.pausing_for` does, and Unfinished if one could not be turned on.
     """
     with pausing_for(request, Directory(state), None, warn, pauses=request.options.pause_functions) as pausing:
         if pausing is None:
@@ -55,5 +56,5 @@ def functions_off(
         if resumed.off:
             raise Unfinished(
                 f"{pluralize(len(resumed.off), 'hog function')} could not be turned on again",
-                hint=f"the next run tries again, as does: backcast resume-functions {state} --to {request.to}",
+                hint=f"the next run tries again; or run: backcast resume-functions {state} --to {request.to}",
             )

@@ -22,7 +22,7 @@ SCHEMA = (
 
 
 class StoredGroups:
-    """What a plan asks for (`pipeline.plan.series`). `schemas` are the databases that have the tables, the latest
+    """What a plan asks (`pipeline.plan.series`). `schemas` are the databases that have the tables, the latest
     first."""
 
     def __init__(self, database: sqlite3.Connection, schemas: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a run of a job reports while it goes on: each window's outcome, and its progress."""
+"""What a run of a job reports as it proceeds: each window's outcome, and its progress."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WindowRun(msgspec.Struct, frozen=True):
 
     `outcome`: done, planned (a dry run), waiting (for files), stopped (by a check, or a damaged file), unfinished
     (being sent) or replaced (its files changed while it was being sent). `plan` is the directory of the plan and
-    `state` that plan's state (`report.state`), both "" without one.
+    `state` that plan's state (`report.state`), both "" if there is no plan.
     """
 
     window: str
@@ -33,15 +33,15 @@ class WindowRun(msgspec.Struct, frozen=True):
 
 
 Reading = Callable[[int, int], None]
-"""Called with rows and bytes read so far."""
+"""Called with the numbers of rows and bytes read so far."""
 Sending = Callable[["RunCounts"], None]
 
 
 class JobHooks(msgspec.Struct, frozen=True):
-    """What a job calls while it runs: `ended` and `proved` with each window, `warn` with a sentence for a person.
+    """What a job calls as it runs: `ended` and `proved` with each window, `warn` with a sentence for a person.
 
     `reading` and `sending` return a context manager for the time in which a window is planned, or sent (with its number
-    of events); its value is called with the progress. Setting `interrupted` asks for an orderly end.
+    of events); its value is called with the progress. Setting `interrupted` requests an orderly end.
     """
 
     ended: Callable[[WindowRun], None] = lambda ended: None

@@ -1,7 +1,7 @@
-"""The index of ids that a job's windows contained: when each first had an event, and which ids rows paired.
+"""The index of ids in a job's windows: when each first had an event, and which ids rows paired.
 
 A merge depends on all windows: a device that is alone in one may be paired with its user in the next. A window asks
-only for its own ids and those that pairs lead to from there, so it never reads the whole history. Lost tables are
+only for its own ids and those to which pairs lead from there, so it never reads the whole history. Lost tables are
 rebuilt from the plans (`pipeline.plan.window_index`).
 """
 
@@ -35,7 +35,7 @@ _DIRECTIONS = (("one", "other"), ("other", "one"))
 
 
 class StoredIdentities:
-    """What a plan asks for (`pipeline.plan.window_index.IdentityIndex`). `schemas` are the databases that have the
+    """What a plan asks (`pipeline.plan.window_index.IdentityIndex`). `schemas` are the databases that have the
     tables."""
 
     def __init__(self, path: Path, database: sqlite3.Connection, schemas: Sequence[str]) -> None:
@@ -47,7 +47,7 @@ class StoredIdentities:
         database.execute("create index temp.reached_at on reached (step)")
 
     def sightings(self, ids: NDArray[np.uint64]) -> Iterator[NDArray[np.void]]:
-        """SIGHTING records of these ids; an id that is in several databases has several."""
+        """SIGHTING records of these ids; an id in several databases has several."""
         for start in range(0, len(ids), AT_ONCE):
             rows: list[tuple[int, int, int]] = []
             with translated_errors(self._path):
@@ -63,7 +63,8 @@ class StoredIdentities:
             yield chunk
 
     def pairs(self, ids: Iterable[NDArray[np.uint64]], *, pending_merges: bool) -> Iterator[WindowPair]:
-        """Every pair that a path of pairs joins to one of these ids; with `pending_merges`, those held back, too."""
+        """Every pair that a path of pairs connects to one of these ids; `pending_merges` adds pairs that were held
+        back."""
         with translated_errors(self._path):
             self._fill_reached(ids, pending_merges=pending_merges)
             for schema in self._schemas:
@@ -74,7 +75,7 @@ class StoredIdentities:
             self._database.execute("delete from reached")
 
     def _fill_reached(self, ids: Iterable[NDArray[np.uint64]], *, pending_merges: bool = False) -> None:
-        """Fill the table `reached` with the ids of pairs that a path of pairs joins to one of these ids."""
+        """Fill the table `reached` with the ids of pairs that a path of pairs connects to one of these ids."""
         self._database.execute("delete from reached")
         for some in ids:
             for start in range(0, len(some), AT_ONCE):
@@ -125,10 +126,10 @@ class StoredIdentities:
             self._database.executemany(
                 "insert into main.pairs values (?, ?, ?, ?, ?, ?, ?) on conflict (one, other, anonymous, owner)"
                 " do update set kinds = kinds | excluded.kinds, first = min(first, excluded.first)",
-                # Sorted, because neighbours are on one page of the table.
+                # Sorted, because neighbours share a page of the table.
                 ((*ids, *pair, False) for *ids, pair in sorted(zip(anonymous, users, some, strict=True))),
             )
-        if index.pending_merges:  # a merge may be of a pair that an earlier plan had, and that needed none then
+        if index.pending_merges:  # a merge may concern a pair of an earlier plan, which needed none then
             self._fill_reached(index.ids())
             self._database.execute("update main.pairs set owed = 1 where one in (select hash from reached)")
             self._database.execute("delete from reached")

@@ -1,4 +1,4 @@
-"""A job as its file states it: one export that grows window by window, and how each window is sent."""
+"""A job as its file describes it: one export that grows window by window, and how each window is sent."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from pipeline.options import ApplyOptions, PauseOptions, PlanOptions, VerifyOpti
 from pipeline.plan.sealed.directory import Directory
 
 RULES = ("stop", "send-new", "ignore")
-"""What a job can do about files of a finished window that were exported again."""
+"""What a job can do if files of a finished window were exported again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job file, read. `first` and `until` are windows; `until` is the first one after the job's last.
+    """A job file that was read. `first` and `until` are windows; `until` is the first one after the job's last.
 
     `plan`, `checks`, `apply` and `verify` are the options of each window's steps. Relative paths are relative to
-    `folder`, the job file's own. `lag` is in µs: a window is due this long after its end; so is `keep`: the events of a
-    window are discarded this long after it was verified, None for never. `most_merges` None holds
-    merges back. `changed` is one of RULES, "" where the file has none; `live` is cut
-    or allow.
+    `folder`, the job file's own. `lag` is in µs: a window is due this long after its end. `keep` is too: the events of
+    a window are discarded this long after it was verified; None means never. If `most_merges` is None, merges are held
+    back. `changed` is one of RULES, "" if the file has none; `live` is cut or allow.
     """
 
     file: Path
@@ -54,7 +53,7 @@ class Job:
         """The instant of a window's plans, in µs UTC: when it fell due.
 
         It is not the clock, so a window that is planned later or again gives the same events (invariant 2). It is never
-        ahead of the clock, so an event that is old enough for it is old enough when it is sent.
+        ahead of the clock, so an event that is old enough for it is also old enough when it is sent.
         """
         return window.end + self.lag
 

@@ -1,7 +1,7 @@
 """Reads a job file: strict YAML in, `Job` out, or a JobError at file:line:column.
 
-The keys are a stable contract. Every value is checked here, so a job that starts does not fail for a wrong value in its
-file. Options of a plan or an apply are declared in `pipeline.options`, with the key that they have here.
+The keys are a stable contract. Every value is checked here, so a job that starts does not fail because of a wrong value
+in its file. Options of a plan or an apply are declared in `pipeline.options`, with their keys in a job file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ OWN_KEYS = {
     "missing": "wait, done or stop: what to do about a window without files",
     "keep": "discard the events of a window that was sent and verified this long ago, such as 30d",
 }
-"""The keys that only a job has; the others are those of the options in `STEPS` that name one."""
+"""The keys that only a job has; the other keys are those of the options in `STEPS` that have one."""
 STEPS: tuple[type[Checked], ...] = (PlanOptions, PauseOptions, ApplyOptions, VerifyOptions)
 """The options of a window's steps. One key of a job file may be an option of several of them."""
 REQUIRED = ("job", "source", "mapping", "from", "persons", "to")
@@ -57,7 +57,7 @@ LEAST_LAG = 48 * HOUR
 
 
 def load_job(file: str | Path) -> Job:
-    """The job of a file. Raises JobError, and UsageError where the file cannot be read."""
+    """The job of a file. Raises JobError, and UsageError if the file cannot be read."""
     path = Path(file)
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -111,7 +111,7 @@ def _declared(kind: type[Checked]) -> Iterator[tuple[str, Field[Any], Option]]:
 
 
 def job_keys() -> dict[str, str]:
-    """Each key of a job file with its meaning; that of a table includes the keys inside it."""
+    """Each key of a job file with its meaning; the meaning of a table includes the keys inside it."""
     keys = dict(OWN_KEYS)
     for key, help in {key: option.job_help for kind in STEPS for key, _, option in _declared(kind)}.items():
         outer, _, inner = key.partition(".")
@@ -123,7 +123,7 @@ def job_keys() -> dict[str, str]:
 def _options(kind: type[Checked], table: _Table, folder: Path) -> dict[str, Any]:
     """The options that the file gives, by the names of their fields."""
     inner: dict[str, list[str]] = {}
-    for key in (key for step in STEPS for key, _, _ in _declared(step)):  # several steps may have keys of one table
+    for key in (key for step in STEPS for key, _, _ in _declared(step)):  # several steps may have keys in one table
         outer, dot, name = key.partition(".")
         if dot and name not in inner.setdefault(outer, []):
             inner[outer].append(name)
@@ -142,7 +142,7 @@ def _options(kind: type[Checked], table: _Table, folder: Path) -> dict[str, Any]
 
 
 def _value(field: Field[Any], option: Option, table: _Table, key: str, folder: Path) -> Any:
-    """The value of an option, read as its declaration describes."""
+    """The value of an option, read as its declaration says."""
     if field.name in _READERS:
         return _READERS[field.name](table, key, folder)
     if option.job_words is not None:
@@ -188,7 +188,7 @@ class _Table:
         return self._reader.wrong(self._entries[key], message, hint)
 
     def optional(self, key: str, read: Callable[[str], T]) -> T | None:
-        """A value, or None where the key is absent."""
+        """A value, or None if the key is absent."""
         return self.value(key, read) if key in self else None
 
     def value(self, key: str, read: Callable[[str], T], default: str = "") -> T:
@@ -206,14 +206,14 @@ class _Table:
         return [self._read(item, key, read) for item in items]
 
     def texts(self, key: str) -> dict[str, str]:
-        """A table of texts."""
+        """A table of strings."""
         if key not in self:
             return {}
         table = self._reader.table(self._entries[key], key)
         return {name: self._reader.text(node, name) for name, node in table.items()}
 
     def choice(self, key: str, words: tuple[str, ...]) -> str:
-        """One of these words; the first where the key is absent."""
+        """One of these words; the first if the key is absent."""
         return self._reader.choice(self._entries[key], words, key) if key in self else words[0]
 
     def is_table(self, key: str) -> bool:
@@ -221,7 +221,7 @@ class _Table:
         return bool(getattr(self._entries[key], "id", "") == "mapping")
 
     def below(self, key: str, keys: tuple[str, ...], others: tuple[str, ...] = ()) -> _Table:
-        """The table under a key, which has all of these keys, may have the others, and has no more."""
+        """The table under a key, which must have all of these keys, may have the others, and has no more."""
         return _Table(self._reader, self._entries[key], repr(key), keys + others, keys)
 
     def _read(self, node: Any, key: str, read: Callable[[str], T]) -> T:
@@ -229,7 +229,7 @@ class _Table:
         try:
             return read(text)
         except WrongFile:
-            raise  # of another file, with its own line and column
+            raise  # an error of another file has its own line and column
         except UsageError as error:
             raise self._reader.wrong(node, f"{key}: {error.message}", error.hint) from None
 
@@ -243,9 +243,9 @@ def _name(text: str) -> str:
 def _local(text: str) -> str:
     if "://" in text:
         raise UsageError(
-            f"the state of a job is on a disk, not in {text.partition('://')[0]}://: its ledgers are written before"
-            " each request, which no store can do",
-            hint="name a folder of this machine",
+            f"the state of a job must be on a disk, not in {text.partition('://')[0]}://: its ledgers are written"
+            " before each request, which no store can do",
+            hint="name a folder on this machine",
         )
     return _filled(text)
 
@@ -278,7 +278,7 @@ def _refuse_promoted(table: _Table) -> None:
 
 def _existing(path: Path) -> Path:
     if not path.is_file():
-        raise UsageError(f"there is no file {path}", hint="check the path; it is relative to the job file")
+        raise UsageError(f"{path} does not exist", hint="check the path; it is relative to the job file")
     return path
 
 
@@ -317,7 +317,7 @@ def _lag(text: str) -> int:
 
 def _whole(text: str, least: int) -> int:
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or int(text) < least:
-        raise UsageError(f"not a whole number from {least}: {text!r}", hint=f"write {max(least, 2)}")
+        raise UsageError(f"not a whole number of at least {least}: {text!r}", hint=f"write {max(least, 2)}")
     return int(text)
 
 
@@ -345,13 +345,13 @@ def _target(text: str) -> str:
     address_of(text)
     if files_of(text) is not None:
         raise UsageError(
-            f"a job sends to a service: {text!r}", hint="write files with `backcast apply --to file:DIR|s3://…`"
+            f"a job can only send to a service: {text!r}", hint="write files with `backcast apply --to file:DIR|s3://…`"
         )
     return text
 
 
 def _merges(table: _Table) -> int | None:
-    """How many merges a window may send, None where they are held back."""
+    """How many merges a window may send; None if they are held back."""
     if "merges" not in table or not table.is_table("merges"):
         table.choice("merges", ("hold",))
         return None
@@ -370,4 +370,4 @@ _READERS: Mapping[str, Callable[[_Table, str, Path], Any]] = {
     "max_already_there": lambda table, key, folder: table.value(key, _allowed),
     "max_unmapped": lambda table, key, folder: table.value(key, _allowed),
 }
-"""By the name of an option: how to read it, where its declaration does not describe that."""
+"""How to read an option, by its name, if its declaration does not say."""

@@ -1,4 +1,4 @@
-"""Open the state of a job for a run, or for a dry run that changes nothing.
+"""Opens the state of a job for a run, or for a dry run that changes nothing.
 
 A lost state is rebuilt from the plans and ledgers of the windows, so nothing that was settled is sent again.
 """
@@ -26,9 +26,9 @@ from pipeline.targets import address_of
 
 @contextmanager
 def open_state(job: Job, *, dry_run: bool) -> Iterator[tuple[State, Path]]:
-    """The job's state, locked, and the folder for its plans; for a dry run copies that are deleted at the end.
+    """The job's state, locked, and the folder for its plans; for a dry run, copies that are deleted at the end.
 
-    Raises UsageError, Busy where another run has the lock, BrokenLedger, Unfinished.
+    Raises UsageError, Busy if another run has the lock, BrokenLedger, Unfinished.
     """
     path = state_file(job.state)
     # Another target or calendar would make the uuids and labels in a state wrong.
@@ -41,8 +41,8 @@ def open_state(job: Job, *, dry_run: bool) -> Iterator[tuple[State, Path]]:
     if dry_run:
         if _is_lost(job):
             raise UsageError(
-                f"{path} is missing, beside plans that were sent",
-                hint="run the job without --dry-run once: that builds the file again from the plans",
+                f"{path} is missing, although plans next to it were sent",
+                hint="run the job once without --dry-run: that rebuilds the file from the plans",
             )
         with tempfile.TemporaryDirectory(prefix="backcast-") as name:
             folder = Path(name)
@@ -69,7 +69,7 @@ def _is_lost(job: Job) -> bool:
 
 
 def _rebuild(job: Job, path: Path, belongs: dict[str, str]) -> None:
-    """Record every plan that was sent, in whole or in part, in the order in which they were. Raises UnsafePlan,
+    """Record every plan that was sent, completely or partly, in the order in which they were sent. Raises UnsafePlan,
     BrokenLedger."""
     new = path.with_name(path.name + ".new")  # an incomplete state must not remain under the final name
     for stale in path.parent.glob(new.name + "*"):
@@ -83,8 +83,8 @@ def _rebuild(job: Job, path: Path, belongs: dict[str, str]) -> None:
             plan = load(directory)
             if (gone := discarded_of(plan, directory)) is not None:
                 raise UnsafePlan(
-                    f"{path} is lost, and the plans cannot replace it: the events of window {window} were discarded at"
-                    f" {gone.at}",
+                    f"{path} is lost and cannot be rebuilt from the plans: the events of window {window} were"
+                    f" discarded at {gone.at}",
                     hint=f"restore {path} from a copy",
                 )
             attempt = state.update(state.begin(window, number), started=_utc(planned), **plan_counts(plan))
@@ -100,10 +100,10 @@ def _rebuild(job: Job, path: Path, belongs: dict[str, str]) -> None:
                     state.send(attempt)
             except FileNotFoundError as error:
                 raise UnsafePlan(
-                    f"{error.filename} is missing, so {path}, which is lost, cannot be built again from the plans",
+                    f"{error.filename} is missing, so the lost {path} cannot be rebuilt from the plans",
                     hint=f"restore {windows_folder(job.state)} or {path} from a copy",
                 ) from None
-            if plan.options.until is not None:  # no other cut is made of a window
+            if plan.options.until is not None:  # a window is not cut in any other way
                 first = min(plan.options.until, int(state.facts().get("first_live", plan.options.until)))
                 state.remember(first_live=str(first))
     new.replace(path)

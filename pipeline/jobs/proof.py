@@ -1,6 +1,6 @@
-"""Read back what a job sent, window by window: an answer of 200 does not prove that an event was stored.
+"""Reads back what a job sent, window by window: an answer of 200 does not prove that an event was stored.
 
-Events that were just sent may not be visible yet, so for an hour a window that only lacks events is pending and the
+Events that were just sent may not be visible yet. So for an hour, a window that only lacks events is pending, and the
 next run reads it again; after that it is a difference. The window is done all the same: nothing is sent again for it.
 """
 
@@ -51,7 +51,7 @@ class Proof(msgspec.Struct, frozen=True):
 
 
 def check_ready(request: PreflightRequest) -> list[str]:
-    """The warnings of preflight about the target. Raises UnsafePlan where a check would stop an import."""
+    """The warnings of preflight about the target. Raises UnsafePlan if a check would stop an import."""
     preflight = check_target(request)
     refuse_stops(preflight, "planned")
     return [f"{check.name}: {check.detail}" for check in preflight.checks if check.level == "warning"]
@@ -60,9 +60,9 @@ def check_ready(request: PreflightRequest) -> list[str]:
 def already_there(
     request: PreflightRequest, plan: Plan, directory: Directory, *, alone: bool, warn: Callable[[str], None]
 ) -> Iterator[str]:
-    """Why a plan that was never sent must not be, because the target has its events already; other versions of them,
-    and what could not be asked, are warnings. `alone`: nothing of its window was sent, so events that are the same but
-    for the uuid count, too."""
+    """Why a plan that was never sent must not be sent, because the target already has its events. Other versions of
+    them, and what could not be asked, are warnings. `alone`: nothing of its window was sent, so events that differ only
+    in their uuid count too."""
     from pipeline.preflight.check import registered_checks
     from pipeline.preflight.checks.already_there import ALREADY_THERE, OTHER_VERSIONS
     from pipeline.preflight.target import Target
@@ -79,7 +79,7 @@ def already_there(
             elif found.name == OTHER_VERSIONS and found.level != "ok":
                 warn(f"{found.name} of {directory.name}: {found.detail}")
             elif found.level == "unknown":
-                warn(f"whether the target has events of {directory.name} already: {found.detail}")
+                warn(f"whether the target already has events of {directory.name}: {found.detail}")
         target.forget_answers()
 
 
@@ -87,7 +87,7 @@ def read_window(
     job: Job, plan: Plan, directory: Directory, keys: tuple[Secret, Secret], depth: Depth
 ) -> tuple[ProjectResult, Verification | None]:
     """Compare what was sent of a plan with the project of its keys, the capture key and the personal key; None if
-    the project is not known. Other windows have events there, too."""
+    the project is not known. Other windows have events there too."""
     from pipeline.management import ManagementClient
     from pipeline.management.client import management_address
     from pipeline.preflight.project import find_project
@@ -102,7 +102,7 @@ def read_window(
 
 
 def prove(job: Job, state: State, attempt: Attempt, now: int, project_key: Secret, personal_key: Secret) -> Proof:
-    """Compare one window that was sent with what landed, and record the result. `now` is µs UTC.
+    """Compare one window that was sent with what landed, and record the result. `now` is in µs UTC.
 
     Raises Refused and Unfinished for a service that does not answer; the next run tries again.
     """
@@ -122,7 +122,7 @@ def prove(job: Job, state: State, attempt: Attempt, now: int, project_key: Secre
             named = project_of(str((project.record or {}).get("name") or ""), job.to)
             write_report(directory, plan, Results(verification=result, project=named))
     except (UsageError, UnsafePlan, StalePlan, UnreadableExport) as error:
-        outcome, detail = "unknown", f"its events cannot be read again to compare: {error.message}"
+        outcome, detail = "unknown", f"cannot read its events again to compare: {error.message}"
     return Proof(state.update(attempt, proof=outcome, detail=detail), directory.path, outcome, detail)
 
 
@@ -139,13 +139,13 @@ def _judge(result: Verification, *, recent: bool) -> tuple[str, str]:
 
 
 def difference(job: Job, proofs: list[Proof]) -> Differences | None:
-    """The error for the windows that differ, None without any."""
+    """The error for the windows that differ; None if there are none."""
     differing = [proof for proof in proofs if proof.outcome == "differs"]
     if not differing:
         return None
     first = differing[0]
     more = f", and {len(differing) - 1} more windows" if len(differing) > 1 else ""
     return Differences(
-        f"window {first.attempt.window} is not at the service as it was sent: {first.detail}{more}",
+        f"window {first.attempt.window} differs at the service from what was sent: {first.detail}{more}",
         hint=f"see each event: backcast verify {first.directory} --to {job.to}; the next run reads it again",
     )

@@ -1,7 +1,7 @@
-"""The receipt of a job: what each plan of its windows states (`pipeline.proof.receipt`), and the sums of them all.
+"""The receipt of a job: what each plan of its windows states (`pipeline.proof.receipt`), and the sums over all plans.
 
-No two plans of a job send the same event, so the events that all ledgers settled are as many as the uuids in the job's
-state. The receipt has both numbers and the digest of the uuids.
+No two plans of a job send the same event, so the number of events that all ledgers settled equals the number of uuids
+in the job's state. The receipt has both numbers and the digest of the uuids.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from pipeline.verify.findings import Verification
 
 FORMAT = "backcast.job-receipt/1"
 STATED = ("done", "replaced", "sending")
-"""States of an attempt of which something may have been sent."""
+"""States of an attempt in which something may have been sent."""
 _NAMED = 3
 
 
 class WindowReceipt(msgspec.Struct, frozen=True):
-    """What one plan of a window states. `outcome` and `proof` are those of the job's history, `sending` is null where
-    the plan had nothing to send."""
+    """What one plan of a window states. `outcome` and `proof` come from the job's history; `sending` is null if the
+    plan had nothing to send."""
 
     window: str
     number: int
@@ -62,8 +62,8 @@ class WindowReceipt(msgspec.Struct, frozen=True):
 
 
 class JobSums(msgspec.Struct, frozen=True):
-    """The sums over all plans. `planned` events are those of plans that were not replaced by another; the rest of a
-    replaced one is planned again in the next. `resolved_doubts` are events, `proved` plans."""
+    """The sums over all plans. `planned` counts events of plans that were not replaced; the rest of a replaced plan is
+    planned again in the next one. `resolved_doubts` counts events, `proved` counts plans."""
 
     files: int = 0
     rows: int = 0
@@ -81,9 +81,9 @@ class JobSums(msgspec.Struct, frozen=True):
 
 class JobReceipt(msgspec.Struct, frozen=True):
     """The receipt of a job. `windows` has the state of each window, `plans` every plan of which something may have been
-    sent. `coverage` has the target's project, its first live event up to which the job fills, and when it was last
-    asked for that, each null where it is not known. `uuids` is how many were settled, and `uuids_sha256` the digest of
-    their 16 bytes each, in their order."""
+    sent. `coverage` has the target's project, its first live event up to which the job fills, and when the target was
+    last asked for it, each null if it is not known. `uuids` is how many were settled, and `uuids_sha256` the digest
+    over their 16 bytes each, in order."""
 
     written: str
     version: str
@@ -127,7 +127,7 @@ def write_job_receipt(state: Path, options: ReceiptOptions) -> JobReceipt:
 
 
 def _state(attempt: Attempt, directory: Directory, folder: Path) -> tuple[WindowReceipt, list[str]]:
-    """What a plan states, and what of it is unproved."""
+    """What a plan states, and which parts of it are unproved."""
     plan, _ = open_plan(directory.path, discarded=True)
     status = read_status(plan, directory)
     sending = sending_of(plan, directory)
@@ -174,7 +174,7 @@ def is_proved(one: Stated) -> bool:
 
 
 def _open_windows(history: History) -> Iterator[str]:
-    """That windows are not done, as sentences."""
+    """Sentences that say which windows are not done."""
     for state, meaning in (
         ("waiting", "That anything of them was exported: they have no files"),
         ("stopped", "That all of them was sent: they are stopped"),
@@ -191,7 +191,7 @@ def _open_windows(history: History) -> Iterator[str]:
 
 
 def of_history(history: History, sentences: Mapping[str, Sequence[str]], plans: int) -> dict[str, Any]:
-    """The fields of a receipt that come from the job's history alone, and the sentences on what is unproved.
+    """The fields of a receipt that come only from the job's history, and the sentences on what is unproved.
 
     `sentences` are those of its `plans`, each with the windows that it is about.
     """
@@ -212,7 +212,7 @@ def of_history(history: History, sentences: Mapping[str, Sequence[str]], plans: 
 
 
 def _with_windows(sentences: Mapping[str, Sequence[str]], plans: int) -> Iterator[str]:
-    """Each sentence with the windows that it is about, where it is not about all."""
+    """Each sentence with the windows that it is about, unless it is about all."""
     for sentence, labels in sentences.items():
         yield sentence if len(labels) == plans else f"{sentence} {_windows(labels)}."
 

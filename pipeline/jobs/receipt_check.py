@@ -43,7 +43,7 @@ _RIGHT = {
     "inputs": "{files:,} files of the export as they were read",
     "plan": "{plans:,} plans and their files",
     "ledger": "every batch of {plans:,} plans is in the state of the receipt",
-    "results": "the verification of {plans:,} plans as their reports have it",
+    "results": "the verification of {plans:,} plans, as in their reports",
 }
 
 
@@ -69,11 +69,11 @@ def check_any_receipt(
 def _plans(
     receipt: JobReceipt, state: Path, source_root: PathText | None, progress: Step, sentences: dict[str, list[str]]
 ) -> Iterator[Checked]:
-    """Each check of a plan's receipt, over all plans of the job. `sentences` gets what they do not prove."""
+    """Each check of a plan's receipt, over all plans of the job. `sentences` collects what they do not prove."""
     found: dict[str, list[tuple[str, Checked]]] = {}
     for done, one in enumerate(receipt.plans):
         if not is_plain(one.window):
-            yield Checked("plan", "failed", f"the window {one.window!r} leads out of the job's folder")
+            yield Checked("plan", "failed", f"the window {one.window!r} leads outside the job's folder")
             return
         folder = check_folder(
             one, plan_directory(state, one.window, one.number), state, receipt.written, _path_of,
@@ -96,29 +96,29 @@ def _plans(
 
 
 def _sums(receipt: JobReceipt) -> Checked:
-    """The sums are those of the plans, and no two plans settled the same event."""
+    """Check that the sums are those of the plans, and that no two plans settled the same event."""
     wrong: list[str] = []
     sums = receipt.sums
     stated, counted = msgspec.to_builtins(sums), msgspec.to_builtins(sums_of(receipt.plans))
     for name, count in stated.items():
         if count != counted[name]:
-            wrong.append(f"{name} is {count:,}, and {counted[name]:,} in the plans")
-    # What an unfinished plan settled comes into the state when it ends.
+            wrong.append(f"{name} is {count:,}, but {counted[name]:,} in the plans")
+    # What an unfinished plan settled enters the state when it ends.
     ended = sums_of([one for one in receipt.plans if one.outcome != "sending"]).settled
     if receipt.uuids != ended:
         wrong.append(f"{ended:,} events were settled, under {receipt.uuids:,} uuids")
-    return outcome("sums", wrong, f"{pluralize(sums.settled, 'event')} settled, each with a uuid of its own")
+    return outcome("sums", wrong, f"{pluralize(sums.settled, 'event')} settled, each with its own uuid")
 
 
 def _path_of(part: PartSeal, stated: str) -> str:
-    """The path that a receipt must state for a file: its path from the job's folder, wherever that lies now."""
+    """The path that a receipt must state for a file: its path from the job's folder, wherever that folder is now."""
     tail = re.sub(r"^(\.\./)+", "", stated)
     whole = name_of(part.file, part.member, Path("/"))
     return stated if tail and f"/{whole}".endswith(f"/{tail}") else whole
 
 
 def _state(receipt: JobReceipt, state: Path, sentences: dict[str, list[str]]) -> Iterator[Checked]:
-    """The job, its windows, its plans and its uuids are those of the job's state."""
+    """Check that the job, its windows, its plans and its uuids are those of the job's state."""
     if not state_file(state).exists():
         for name in ("job", "uuids"):
             yield Checked(name, "not checked", "state.sqlite is not next to the receipt")
@@ -129,15 +129,15 @@ def _state(receipt: JobReceipt, state: Path, sentences: dict[str, list[str]]) ->
         yield _job(receipt, history, sentences)
     except BROKEN as error:
         for name in ("job", "uuids"):
-            yield Checked(name, "failed", f"the state cannot be read: {in_words(error)}")
+            yield Checked(name, "failed", f"cannot read the state: {in_words(error)}")
         return
     same = (history.uuids, history.digest) == (receipt.uuids, receipt.uuids_sha256)
-    wrong = [] if same else ["the state has other uuids: it was changed, or more was sent, since the receipt"]
-    yield outcome("uuids", wrong, f"{receipt.uuids:,} uuids of the state as they were")
+    wrong = [] if same else ["the state has other uuids: it was changed, or more was sent, after the receipt"]
+    yield outcome("uuids", wrong, f"{receipt.uuids:,} uuids in the state, unchanged")
 
 
 def _job(receipt: JobReceipt, history: History, sentences: Mapping[str, list[str]]) -> Checked:
-    """The job, its plans and its windows are those of its state, as far as no later run changed these."""
+    """Check that the job, its plans and its windows are those of its state, unless a later run changed them."""
     wrong: list[str] = []
     written = receipt.written
     attempts = {(one.window, one.number): one for one in history.attempts if one.state in STATED}
@@ -148,20 +148,20 @@ def _job(receipt: JobReceipt, history: History, sentences: Mapping[str, list[str
         if attempt is None:
             wrong.append(f"{name} is not in the state")
         elif is_later(attempt.ended or "", written) or (attempt.proof != one.proof and one.proof in _OPEN):
-            later = True  # it was sent to its end, or read back again
+            later = True  # it was sent completely, or read back again
         else:
             now = [attempt.state, attempt.started, attempt.ended, attempt.proof, attempt.detail]
             wrong += compare([one.outcome, one.started, one.ended, one.proof, one.detail], now, name)
     later |= any(is_later(one.started, written) for one in attempts.values())
     unstated = [window for (window, _), one in attempts.items() if not is_later(one.started, written)]
-    wrong += [f"{window} was sent and is not stated" for window in unstated]
+    wrong += [f"{window} was sent but is not stated" for window in unstated]
     labels = {one.label for one in receipt.windows}
-    wrong += [f"the window {one.window} has a plan and no state" for one in receipt.plans if one.window not in labels]
+    wrong += [f"the window {one.window} has a plan but no state" for one in receipt.plans if one.window not in labels]
     later |= labels < {one.label for one in history.windows}
     for name, found in of_history(history, sentences, len(receipt.plans)).items():
         other_words = name == "unproved" and receipt.version != version("backcast")
         if not other_words and (name in ("job", "target", "calendar") or not later):
             wrong += compare(getattr(receipt, name), found, name)
     if later and not wrong:
-        return Checked("job", "not checked", "the job ran again since, so its windows may be others now")
-    return outcome("job", wrong, f"{pluralize(len(receipt.windows), 'window')} and their plans, as the state has them")
+        return Checked("job", "not checked", "the job ran again since, so its windows may have changed")
+    return outcome("job", wrong, f"{pluralize(len(receipt.windows), 'window')} and their plans, as in the state")

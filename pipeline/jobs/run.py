@@ -1,10 +1,10 @@
 """A scheduled backfill: plan, send and record every window that is due. Run again, it does what remains.
 
-A window that an earlier run began to send is finished first, then the others follow, oldest first. One that cannot be
-planned (a failed check, a damaged file, no files yet) is reported and tried again by the next run, and others go on. A
-problem of sending ends the run.
+It first finishes a window that an earlier run began to send; then the others follow, oldest first. A window that cannot
+be planned (a failed check, a damaged file, no files yet) is reported and tried again by the next run, while the others
+go on. A problem with sending ends the run.
 
-With a personal key the target is checked before anything is planned, and what was sent is read back at the end.
+With a personal key, the target is checked before anything is planned, and what was sent is read back at the end.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def run_due_windows(
     *,
     now: int | None = None,
 ) -> JobRun:
-    """Process what is due at `now` (µs UTC; the clock where it is None). A dry run sends nothing and records nothing.
+    """Process what is due at `now` (µs UTC; None means the clock). A dry run sends nothing and records nothing.
 
     With a `personal_key`, a target that is not ready ends the run before anything is planned. Raises UsageError, Busy
-    where another run of the job goes on, BrokenLedger.
+    if another run of the job is going on, BrokenLedger.
     """
     now = time.time_ns() // 1_000 if now is None else now
     hooks = hooks or JobHooks()
@@ -69,7 +69,7 @@ def run_due_windows(
     read_back = bool(personal_key) and not options.dry_run
     if job.apply.canary and not (read_back or options.dry_run):
         raise UsageError(
-            "a job with `canary` reads it back, for which it needs the personal key",
+            "a job with `canary` reads the canary back, which needs the personal key",
             hint="set BACKCAST_PERSONAL_KEY, or leave `canary` out of the job file",
         )
     checks = replace(job.checks, reach=False, events=False, allow_firing=options.allow_firing)

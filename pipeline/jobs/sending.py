@@ -1,4 +1,4 @@
-"""Send the plan of a window: its canary first, which is read back whole, then the rest."""
+"""Sends the plan of a window: first its canary, which is read back completely, then the rest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pipeline.verify.settle import settle_seconds, wait_to_settle
 if TYPE_CHECKING:
     from pipeline.delivery.outcome import Outcome
 
-_HINT = "read its report; the next run compares once more, and without `canary` in the job file the rest is sent"
+_HINT = "read its report; the next run compares once more; to send the rest anyway, remove `canary` from the job file"
 
 
 def send_window(
@@ -36,9 +36,9 @@ def send_window(
 ) -> Outcome:
     """Send a plan, or what is unsent of it. `keys` are the capture key and the personal key.
 
-    The target in the job file is the consent to send, its `merges` the approval of merges. Raises Differences or
-    Refused for a canary that did not land as it was sent, and what keeps a plan from being sent. Whatever ended it, a
-    later call goes on.
+    The target in the job file is the consent to send, and its `merges` is the approval of merges. Raises Differences or
+    Refused for a canary that did not land as it was sent, and whatever keeps a plan from being sent. However it ended,
+    a later call resumes.
     """
     hooks = steps.ApplyHooks(
         run.warn, sending=lambda events: nullcontext(run), target_known=target_known,
@@ -73,5 +73,5 @@ def _read_back(job: Job, plan: Plan, directory: Directory, keys: tuple[Secret, S
     wait_to_settle(directory.ledger, settle_seconds(job.to, job.checks.settle), progress)
     project, found = read_window(job, plan, directory, keys, Depth(fields="all"))
     if found is None:
-        raise Unfinished(f"the canary cannot be read back: {project.check.detail}", hint=project.check.hint)
+        raise Unfinished(f"cannot read the canary back: {project.check.detail}", hint=project.check.hint)
     return found

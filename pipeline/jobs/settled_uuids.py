@@ -25,7 +25,7 @@ SCHEMA = (
 
 
 class SettledIndex:
-    """What a plan asks for (`pipeline.plan.settled.Settled`). `schemas` are the databases that have the table."""
+    """What a plan asks (`pipeline.plan.settled.Settled`). `schemas` are the databases that have the table."""
 
     def __init__(self, path: Path, database: sqlite3.Connection, schemas: Sequence[str]) -> None:
         self._path = path
@@ -65,7 +65,7 @@ class SettledIndex:
         before = self._database.total_changes
         for chunk in chunks:
             hi, lo = chunk["hi"].astype(np.uint64), chunk["lo"].astype(np.uint64)
-            order = np.lexsort((lo, hi))  # neighbours are on one page of the table
+            order = np.lexsort((lo, hi))  # neighbours share a page of the table
             values = (chunk[name][order].view(np.int64).tolist() for name in ("content", "person", "cell"))
             self._database.executemany(
                 "insert or ignore into main.settled values (?, ?, ?, ?, ?)",
@@ -75,7 +75,7 @@ class SettledIndex:
 
 
 def digest_uuids(database: sqlite3.Connection) -> tuple[int, str]:
-    """How many uuids the job settled, and the sha256 of their 16 bytes each, in their order."""
+    """How many uuids the job settled, and the sha256 over their 16 bytes each, in order."""
     digest, count = hashlib.sha256(), 0
     for (uuid,) in database.execute("select uuid from settled where attempt > 0 order by uuid"):
         digest.update(uuid)

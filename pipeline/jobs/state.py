@@ -1,11 +1,11 @@
-"""The state of a job: SQLite, one file beside the plans of its windows.
+"""The state of a job: SQLite, one file next to the plans of its windows.
 
-`attempts` has one row for each plan, which is the history; `windows` and `parts` what was read; `settled` every uuid
-that was accepted; `ids`, `pairs` and `groups` what all windows showed of these. A window is recorded as done, with its
-parts, uuids and ids, in one transaction, so that a crash leaves it either done or to be resumed. A lost file is rebuilt
-from the plans and ledgers (`pipeline.jobs.opening`).
+`attempts` has one row for each plan, which is the history; `windows` and `parts` have what was read; `settled` has
+every uuid that was accepted; `ids`, `pairs` and `groups` have what all windows showed. A window is recorded as done,
+with its parts, uuids and ids, in one transaction, so that a crash leaves it either done or to be resumed. A lost file
+is rebuilt from the plans and ledgers (`pipeline.jobs.opening`).
 
-It may be read, also while the job runs: `sqlite3 -readonly state.sqlite 'select * from attempts'`.
+You can read it even while the job runs: `sqlite3 -readonly state.sqlite 'select * from attempts'`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pipeline.timestamps import utc_now
 
 VERSION = "4"
 EXPORTED_AGAIN = "exported again after it was sent"
-"""Begins the detail of a window that is done, and whose files changed since."""
+"""Begins the detail of a window that is done but whose files changed since."""
 _SCHEMA = (
     "create table meta (key text primary key, value text not null) without rowid",
     "create table windows (label text primary key, detail text not null,"
@@ -63,8 +63,8 @@ class Attempt(msgspec.Struct, frozen=True):
     `state` is planning, sending, done, stopped (by a check, or a file that cannot be read) or replaced (its files
     changed before all of it was sent). Rows: `rows` were read, `skipped` and `rejected` of them left out. Events:
     `events` were planned, `sent` accepted, `refused` by the service, `already` settled by earlier windows; `held`
-    merges are held back. `seconds` is the time it took, over all runs. `proof` is the result of reading it back: ""
-    where that was not asked for, else pending, proved, differs, or unknown where its events cannot be read again.
+    counts merges that are held back. `seconds` is the time it took, over all runs. `proof` is the result of reading it
+    back: "" if that was not requested, else pending, proved, differs, or unknown if its events cannot be read again.
     """
 
     id: int
@@ -96,7 +96,7 @@ class WindowState(msgspec.Struct, frozen=True):
 
     @property
     def exported_again(self) -> bool:
-        """Whether its files have other events than were sent, and the job's rule leaves it at that."""
+        """Whether its files have other events than were sent, and the job's rule accepts that."""
         return self.state == "done" and self.detail.startswith(EXPORTED_AGAIN)
 
 
@@ -124,7 +124,7 @@ class State:
 
     @staticmethod
     def scratch(path: Path, scratch: Path, belongs: dict[str, str]) -> State:
-        """A state for a dry run: it has what the one at `path` has, and writes to the file `scratch` alone."""
+        """A state for a dry run: it has the content of the one at `path`, and writes only to the file `scratch`."""
         with _reading(path) as earlier:
             if earlier is None:
                 return State.open(scratch, belongs)
@@ -144,7 +144,7 @@ class State:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything inside it is on disk when it ends, or none of it."""
+        """When it ends, everything inside it is on disk, or none of it."""
         with translated_errors(self.path), self._database:
             self._database.execute("begin immediate")
             yield
@@ -161,7 +161,7 @@ class State:
         return {row[0]: RecordedPart(*row) for row in rows}
 
     def facts(self) -> dict[str, str]:
-        """What is kept about the job (`remember`), with what the state belongs to."""
+        """What is remembered about the job (`remember`), including what the state belongs to."""
         return dict(self._database.execute("select key, value from meta"))
 
     def has_sent(self, window: str) -> bool:
@@ -173,7 +173,7 @@ class State:
         return _attempts(self._database, "where id = ?", id)[0]
 
     def sending(self) -> Attempt | None:
-        """The attempt whose sending began and did not end."""
+        """The attempt whose sending began but did not end."""
         return next(iter(_attempts(self._database, "where state = 'sending'")), None)
 
     def sent_before(self) -> bool:
@@ -185,16 +185,16 @@ class State:
         return _attempts(self._database, "where state = 'done' and proof in ('pending', 'differs')")
 
     def done(self) -> list[Attempt]:
-        """The attempts that were sent to their end, or had nothing to send, oldest first."""
+        """The attempts that were sent completely, or had nothing to send, oldest first."""
         return _attempts(self._database, "where state = 'done'")
 
     def replaced_by(self, attempt: Attempt) -> list[Attempt]:
-        """The attempts before this one of its window that were replaced."""
+        """The replaced attempts of this attempt's window that came before it."""
         where = "where state = 'replaced' and window = ? and number < ?"
         return _attempts(self._database, where, attempt.window, attempt.number)
 
     def next_number(self, window: str) -> int:
-        """The number of a window's next plan. The numbers of plans of which something was sent are not used again."""
+        """The number of a window's next plan. The number of a plan of which something was sent is never used again."""
         rows = self._database.execute(
             "select coalesce(max(number), 0) + 1 from attempts"
             " where window = ? and state in ('sending', 'done', 'replaced')",
@@ -220,32 +220,33 @@ class State:
         return self.attempt(int(inserted.lastrowid or 0))
 
     def update(self, attempt: Attempt, **columns: Any) -> Attempt:
-        """Change some columns of an attempt. Returns it as it is then."""
+        """Update some columns of an attempt. Returns the updated attempt."""
         with self.transaction():
             self._update(attempt, columns)
         return self.attempt(attempt.id)
 
     def send(self, attempt: Attempt) -> None:
-        """The plan passed its checks and is about to be sent."""
+        """Record that the plan passed its checks and is about to be sent."""
         with self.transaction():
             self._update(attempt, {"state": "sending"})
             self._set_window(attempt.window, "open", "")
 
     def stop(self, window: str, detail: str, attempt: Attempt | None = None, *, done: bool = False) -> None:
-        """The window, and its plan if there is one, cannot be sent as it is. `done`: what it had before was sent."""
+        """Record that the window, and its plan if there is one, cannot be sent. `done`: its earlier content was
+        sent."""
         with self.transaction():
             if attempt is not None:
                 self._update(attempt, {"state": "stopped", "ended": utc_now(), "detail": detail})
             self._set_window(window, "done" if done else "stopped", detail)
 
     def refresh(self, window: str, parts: Iterable[RecordedPart]) -> None:
-        """Record the times of parts that have the content that they had."""
+        """Record the new times of parts whose content did not change."""
         with self.transaction():
             rows = [(window, *part) for part in parts]
             self._database.executemany("insert or replace into parts values (?, ?, ?, ?, ?)", rows)
 
     def forget(self, window: str, parts: Iterable[str]) -> None:
-        """Parts of a window that are gone, where others came instead."""
+        """Forget parts of a window that are gone and were replaced by others."""
         with self.transaction():
             names = [(window, name) for name in parts]
             self._database.executemany("delete from parts where window = ? and path = ?", names)
@@ -254,7 +255,7 @@ class State:
         self, attempt: Attempt, plan: Plan, directory: Directory, folder: Path, *, dry_run: bool = False,
         read_back: bool = False,
     ) -> Attempt:  # fmt: skip
-        """The window is done: its parts were read, and its uuids are never sent again. Returns the attempt.
+        """Record that the window is done: its parts were read, and its uuids are never sent again. Returns the attempt.
 
         `folder` is the job's. A dry run counts everything as settled. `read_back`: it is to be compared with what
         landed.
@@ -268,14 +269,15 @@ class State:
         return self.attempt(attempt.id)
 
     def replace(self, attempt: Attempt, directory: Directory, detail: str) -> None:
-        """The files changed before the plan was completely sent: what is settled stays, the rest is planned again."""
+        """Record that the files changed before the plan was completely sent: settled events stay, the rest is planned
+        again."""
         with self.transaction():
             self._settle(attempt, directory, WindowIndex.from_unfinished_plan(directory), "replaced")
             self._update(attempt, {"detail": detail})
             self._set_window(attempt.window, "stopped", detail)
 
     def remember(self, **facts: str) -> None:
-        """Keep facts about the job."""
+        """Remember facts about the job."""
         with self.transaction():
             self._database.executemany("insert or replace into meta values (?, ?)", facts.items())
 
@@ -287,7 +289,7 @@ class State:
     def _settle(
         self, attempt: Attempt, directory: Directory, index: WindowIndex, state: str, *, dry_run: bool = False
     ) -> int:
-        """End an attempt and index what of its plan is settled. Returns the number of events that were sent."""
+        """End an attempt and index what its plan settled. Returns the number of events that were sent."""
         totals = read_totals(directory.ledger)
         batches = every_batch(directory) if dry_run else read_batches(directory.ledger, "settled")
         self.settled.add(settled_facts(directory, batches), attempt.id)
@@ -321,7 +323,8 @@ def plan_counts(plan: Plan) -> dict[str, int]:
 
 
 class History(msgspec.Struct, frozen=True):
-    """What a state has: its windows and attempts, what it belongs to, how many uuids are settled and their digest."""
+    """The content of a state: its windows and attempts, what it belongs to, how many uuids are settled and their
+    digest."""
 
     belongs: dict[str, str]
     windows: list[WindowState]
@@ -331,31 +334,31 @@ class History(msgspec.Struct, frozen=True):
 
 
 def read_whole_history(path: Path) -> History:
-    """All of a state, also while the job runs. Raises UsageError where there is none, BrokenLedger."""
+    """The whole state, even while the job runs. Raises UsageError if there is none, BrokenLedger."""
     with _reading(path) as database:
         if database is None:
-            raise UsageError(f"there is no job's state in {path.parent}", hint="name the folder that a run wrote")
+            raise UsageError(f"{path.parent} contains no state of a job", hint="name the folder that a run wrote")
         belongs = dict(database.execute("select key, value from meta"))
         return History(belongs, _windows(database), _attempts(database), *digest_uuids(database))
 
 
 def read_history(path: Path) -> tuple[list[WindowState], list[Attempt]]:
-    """Windows and attempts, also while the job runs; nothing where it never ran. Raises BrokenLedger."""
+    """Windows and attempts, even while the job runs; nothing if it never ran. Raises BrokenLedger."""
     with _reading(path) as database:
         return (_windows(database), _attempts(database)) if database is not None else ([], [])
 
 
 def read_facts(path: Path) -> dict[str, str]:
-    """What is kept about a job; nothing where it never ran. Raises BrokenLedger."""
+    """What is remembered about a job; nothing if it never ran. Raises BrokenLedger."""
     with _reading(path) as database:
         return dict(database.execute("select key, value from meta")) if database is not None else {}
 
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection | None]:
-    """One moment of a state, for reading; None where there is none yet.
+    """A state at one moment, for reading; None if there is none yet.
 
-    A run creates the file before its tables, so another process can find it without any.
+    A run creates the file before its tables, so another process may find it without any.
     """
     if not path.exists():
         yield None

@@ -24,14 +24,14 @@ DIRECTIVES: Mapping[str, Callable[[datetime], str]] = {
     "%S": lambda wall: "00",
     "%%": lambda wall: "%",
 }
-"""Those of strftime that no locale and no platform changes."""
+"""The directives of strftime that are the same in every locale and on every platform."""
 _DATE = re.compile(r"\{date:([^{}]*)\}")
 _HINT = "write the date as in exports/{date:%Y/%m/%d}/*.jsonl.gz"
 
 
 @dataclass(frozen=True, slots=True)
 class PathTemplate:
-    """A path with the date of a window in it. Raises UsageError where windows of this kind would share their files."""
+    """A path with the date of a window in it. Raises UsageError if windows of this kind would share their files."""
 
     text: str
     kind: str
@@ -50,11 +50,11 @@ class PathTemplate:
             raise UsageError(f"several {self.kind}s would have the same path: {self.text!r}", hint=hint)
 
     def at(self, wall: datetime) -> str:
-        """The path of the window whose clock shows this."""
+        """The path of the window whose clock shows this time."""
         return _DATE.sub(lambda match: _formatted(match[1], wall), self.text)
 
     def pattern(self, wall: datetime, folder: Path) -> str:
-        """The same as a pattern for `glob`, relative to a folder; of a store, its URL."""
+        """The path as a pattern for `glob`, relative to a folder; in a store, its URL."""
         if is_remote(self.text):
             return self.at(wall)
         return os.path.join(glob.escape(str(folder)), self.at(wall))

@@ -1,6 +1,6 @@
-"""Process the windows of one run of a job: find their new files, plan them, check the plan, send and record it.
+"""Processes the windows of one run of a job: finds their new files, plans them, checks the plan, sends and records it.
 
-Each window is a plan like any other, in a directory of its own. What earlier windows settled is left out of it.
+Each window is a plan like any other, in its own directory. What earlier windows settled is left out of it.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ if TYPE_CHECKING:
 
 
 MOST_NAMED = 3
-"""Files that are named of a window that was exported again."""
+"""For a window that was exported again, at most this many files are named."""
 BeforeSending = Callable[[Plan, Directory], None]
 _URGENCY: tuple[type[BackcastError], ...] = (UnsafePlan, UnreadableExport, Refused, Differences, Unfinished)
-"""Where windows have several kinds of problems, the first kind here decides the exit code."""
+"""If windows have several kinds of problems, the first kind here decides the exit code."""
 
 
 class WindowRunner:
     """Processes the windows of one run, with their plans below `root`.
 
     `runs` is what was done about each; `problems` are the errors of windows that did not end the run. `request` has the
-    personal key, if any, with which what is sent is compared with what landed (`pipeline.jobs.proof`). `before_sending`
+    personal key, if any, with which sent events are compared with what landed (`pipeline.jobs.proof`). `before_sending`
     is called with each plan that is about to be sent. Events from `until` on (µs UTC) are left out.
     """
 
@@ -92,7 +92,7 @@ class WindowRunner:
         self.problems: list[BackcastError] = []
 
     def most_urgent_problem(self) -> BackcastError | None:
-        """The problem that decides the exit code; windows without files are one problem together."""
+        """The problem that decides the exit code; windows without files count together as one problem."""
         problems = list(self.problems)
         waiting = [run for run in self.runs if run.outcome == "waiting"]
         if waiting:
@@ -114,7 +114,7 @@ class WindowRunner:
         unfinished = self._resume()
         before = self.state.windows()
         done = [window.label for window in due if window.label in before and before[window.label].state == "done"]
-        # Of the last windows more files are expected; of the others a change is not.
+        # The last windows may still get more files; in the others, a change is unexpected.
         finished = {*done[: max(0, len(done) - self.job.lookback)]}
         for window in due:
             self.check_interrupted()
@@ -128,7 +128,7 @@ class WindowRunner:
                 self._process(window, noticed, done=label in done)
 
     def check_interrupted(self) -> None:
-        """Raise Interrupted once a person asked for an end."""
+        """Raise Interrupted once a person has asked for an end."""
         if self.hooks.interrupted.is_set():
             raise Interrupted("stopped by hand; what was in flight is settled", hint="run the same command again")
 
@@ -143,7 +143,7 @@ class WindowRunner:
         return ""
 
     def _process(self, window: Window, noticed: str, *, done: bool) -> None:
-        """Plan what is new of a window; `noticed` was reported before of one that is done."""
+        """Plan what is new in a window; `noticed` was reported before about a window that is done."""
         label = window.label
         recorded = self.state.parts(label)
         try:
@@ -168,7 +168,7 @@ class WindowRunner:
             self._mark(label, "done", "the file that stopped it is gone" if recorded else "its files have no rows")
 
     def _look_again(self, window: Window, noticed: str) -> None:
-        """Look whether the files of a finished window were exported again; `noticed` was reported before."""
+        """Check whether the files of a finished window were exported again; `noticed` was reported before."""
         label = window.label
         recorded = self.state.parts(label)
         try:
@@ -176,7 +176,9 @@ class WindowRunner:
             arrivals = find_arrivals(self.job, window, recorded) if changed else Arrivals()
         except UnreadableExport as error:
             self.problems.append(error)
-            self._report(label, "stopped", f"it was sent; its files changed, and cannot be read now: {error.message}")
+            self._report(
+                label, "stopped", f"it was sent, but its files changed and cannot be read now: {error.message}"
+            )
             return
         self._refresh(label, arrivals)
         if arrivals.files:
@@ -185,7 +187,7 @@ class WindowRunner:
             self._end_notice(label, noticed)
 
     def _end_notice(self, label: str, noticed: str) -> None:
-        """The files of a finished window are as they were."""
+        """Drop the notice, since the files of a finished window are as they were."""
         if noticed:
             self.state.mark(label, "done", "")
 
@@ -209,9 +211,9 @@ class WindowRunner:
             self._mark(window.label, "done", f"{detail}; ignored")
 
     def _miss(self, label: str, why: str) -> None:
-        """No file is at the window's path."""
+        """Report that no file is at the window's path."""
         if self.state.was_replaced(label):
-            self._mark(label, "waiting", f"{why}, and a part of it was sent")
+            self._mark(label, "waiting", f"{why}, but a part of it was sent")
         else:
             self._mark(label, "done" if self.job.missing == "done" else "waiting", why)
         if self.job.missing == "stop":
@@ -225,8 +227,8 @@ class WindowRunner:
     def _plan(self, window: Window, files: tuple[str, ...], again: str = "") -> None:
         """Plan the new files of a window, and send the plan if its checks pass.
 
-        `again` says that files of a finished window were exported again: the window is stopped then, unless all that
-        they have was sent before as it is.
+        `again` says that files of a finished window were exported again: then the window is stopped, unless everything
+        in them was sent before, unchanged.
         """
         label, number = window.label, self.state.next_number(window.label)
         directory = plan_directory(self.root, label, number)
@@ -261,14 +263,15 @@ class WindowRunner:
             return
         if not (stops or self.options.dry_run or not plan.events.made):
             stops += self._rehearse(plan, directory)
-            if self.reader and not self.state.was_replaced(label):  # of one that was, events are in doubt
+            if self.reader and not self.state.was_replaced(label):  # after a replacement, events are in doubt
                 alone, warn = not self.state.has_sent(label), self.hooks.warn
                 stops += already_there(self.request, plan, directory, alone=alone, warn=warn)
         events = plan.events.phases.get("events", 0)
         if self.job.plan.person_properties == "final" and events:
             # The oldest value would win: a later window never corrects what fill-only wrote.
             stops.append(
-                f"it has {pluralize(events, 'event')}, and `persons: {{properties: final}}` is for profiles alone"
+                f"it has {pluralize(events, 'event')}, but `persons: {{properties: final}}` is only for exports"
+                " of profiles"
             )
         if stops:
             detail = "; ".join(stops)
@@ -288,7 +291,7 @@ class WindowRunner:
             self._send(attempt, plan, directory)
 
     def _stop_changed(self, attempt: Attempt, plan: Plan, directory: Directory, again: str, other: int) -> None:
-        """Stop a finished window whose files have events that are new, or other values of events that were sent."""
+        """Stop a finished window whose files have new events, or other values for events that were sent."""
         sent = plan.skips.get("already_settled", 0)
         detail = f"{again}; {plan.events.made:,} events are new, {sent:,} were sent before"
         detail += f", {other:,} of them with other values" if other else ""
@@ -299,7 +302,7 @@ class WindowRunner:
         self._stop(attempt.window, detail, unsafe, attempt, plan, done=True)
 
     def _rehearse(self, plan: Plan, directory: Directory) -> Iterator[str]:
-        """Rehearse a plan where the job asks for that. Yields why it must not be sent."""
+        """Rehearse a plan if the job asks for that. Yields why it must not be sent."""
         if not self.job.apply.require_rehearsal:
             return
         try:
@@ -311,7 +314,7 @@ class WindowRunner:
             shutil.rmtree(directory.rehearsal, ignore_errors=True)  # its results are in the report
 
     def _earlier_plans(self) -> list[PathText]:
-        """The plans whose merges a new one must not contradict; none where merges are held back."""
+        """The plans whose merges a new one must not contradict; none if merges are held back."""
         if self.job.most_merges is None:
             return []
         plans = sorted(windows_folder(self.job.state).glob("*/plan-*"))
@@ -332,7 +335,7 @@ class WindowRunner:
             except StalePlan as error:
                 self._replace(attempt, plan, directory, error)
                 return
-            except (Differences, Refused) as error:  # the canary's: the rest stays unsent, and a later run goes on
+            except (Differences, Refused) as error:  # from the canary: the rest stays unsent, and a later run resumes
                 self._report(attempt.window, "unfinished", error.message, attempt, plan)
                 raise
             totals = read_totals(directory.ledger)
@@ -351,7 +354,7 @@ class WindowRunner:
         self._record(attempt, plan, directory)
 
     def _with_lag(self, label: str, progress: Callable[[RunCounts], None]) -> Callable[[RunCounts], None]:
-        """The progress hook, whose counts say how long ago the window ended."""
+        """The progress hook, with counts that say how long ago the window ended."""
         end = self.job.calendar.window(label).end / SECOND
 
         def report(counts: RunCounts) -> None:
@@ -361,7 +364,7 @@ class WindowRunner:
         return report
 
     def _record(self, attempt: Attempt, plan: Plan, directory: Directory) -> None:
-        """Everything of the plan is settled or refused: the window is done."""
+        """Record that everything of the plan is settled or refused, so the window is done."""
         attempt = self.state.record(attempt, plan, directory, self.job.folder, read_back=bool(self.reader))
         self._report(attempt.window, "done", attempt=attempt, plan=plan)
         if attempt.refused:
@@ -370,7 +373,7 @@ class WindowRunner:
             self.problems.append(Refused(f"window {attempt.window}: {error.message}", status=error.status, hint=hint))
 
     def _replace(self, attempt: Attempt, plan: Plan, directory: Directory, error: StalePlan) -> None:
-        """The files of a sealed plan changed: what was settled stays, and a new plan sends the rest."""
+        """Replace a sealed plan whose files changed: what was settled stays, and a new plan sends the rest."""
         totals = read_totals(directory.ledger)
         doubt = f", {totals.in_doubt} in doubt are planned again with the same uuids" if totals.in_doubt else ""
         detail = f"{pluralize(totals.settled, 'event')} {are(totals.settled)} settled{doubt}; {error.message}"
@@ -388,8 +391,8 @@ class WindowRunner:
         self, label: str, detail: str, error: BackcastError, attempt: Attempt | None = None, plan: Plan | None = None,
         *, done: bool = False,
     ) -> None:  # fmt: skip
-        """Record and report a window that cannot be sent as it is; the run goes on with others. `done`: what it had
-        before was sent."""
+        """Record and report a window that cannot be sent as it is; the run goes on with others. `done`: its earlier
+        content was sent."""
         detail = in_job_words(detail)
         self.state.stop(label, detail, attempt, done=done)
         self.problems.append(error)

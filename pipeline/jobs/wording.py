@@ -1,4 +1,4 @@
-"""What the steps of a window say of their options, in the words of a job file."""
+"""Turns what the steps of a window say about their options into the words of a job file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from pipeline.plan.checks.rows import REMEDIES
 E = TypeVar("E", bound=BackcastError)
 _OPTIONS = {flag: option for kind in STEPS for option in map(option_of, fields(kind)) for flag in option.flags}  # type: ignore[arg-type]
 _SENTENCES = {
-    REMEDIES["recent_timestamp"]: "they were under 48 hours old when their window fell due; write a longer `lag`, or as"
-    " `window_timezone` the zone of the days of the export",
+    REMEDIES[
+        "recent_timestamp"
+    ]: "they were under 48 hours old when their window fell due; write a longer `lag`, or set"
+    " `window_timezone` to the zone of the export's days",
 }
 _FLAG = re.compile(
     r"`?backcast [^;`]*|(?<![\w-])(--[a-z][a-z-]+)(?: ((?:[A-Z0-9…]|[^\s;]*[=/_%,|])[^\s;]*[^\s;.,:)]|[A-Z0-9…]))?"
 )
-"""A command to paste, which stays as it is; or an option, with its value."""
+"""A command to paste, which stays as it is; or an option with its value."""
 
 
 def in_job_words(text: str) -> str:

@@ -1,42 +1,42 @@
 """The ledger: the durable record of sending, one SQLite file in the plan directory, written ahead of every request.
 
 The protocol (docs/know/promises.md#write-ahead): `begin` is durable before a byte leaves, and comes only when a
-connection may send the batch; `settle` records its answer when it comes. At no commit are more batches begun and not
-settled than requests may be in flight (`--max-concurrency`), so that many are *in doubt* after a crash at most. They
-are sent again, before all others, with the same events and uuids.
+connection may send the batch; `settle` records its answer when it comes. At no commit have more batches begun without
+being settled than requests may be in flight (`--max-concurrency`). So after a crash at most that many are *in doubt*.
+They are sent again, before all others, with the same events and uuids.
 
-It can be read, also while a run is going on: `sqlite3 -readonly ledger.sqlite 'select * from batches'`. Its tables:
+You can read it even during a run: `sqlite3 -readonly ledger.sqlite 'select * from batches'`. Its tables:
 
 `meta`: what the ledger belongs to, as (key, value).
 
     version       of this schema
-    plan, target  the plan's digest and the address it is sent to
+    plan, target  the plan's digest and the address to which it is sent
     created       when
-    id, opened    a random name, and how often a run opened it: sent-to.json beside it has the same (`ledger.marker`)
+    id, opened    a random name, and how often a run opened it: sent-to.json next to it has the same (`ledger.marker`)
     key_salt,     recognise the project key without storing it: scrypt of the key, hex
     key_check
     transport     how batches travel: `batch` (to /batch/) or `v1` (the per-event endpoint); chosen once
     batch_bytes   the largest request that the service accepts; absent until it refused a larger one
 
-`runs`: one row for each apply: `started`, `ended`, `version` of backcast, `outcome` (done, stopped, failed; null while
-it goes or where it was killed).
+`runs`: one row for each apply: `started`, `ended`, `version` of backcast, `outcome` (done, stopped, failed; null during
+the run or if it was killed).
 
 `batches`: one row for each request that was begun, or for each piece of one that had to be cut: (`phase`, `request`,
-`first`, `last`), the number of the request in its phase, and its events, counted from 0, both inclusive. `bytes` before
-gzip, `tries` over all runs, as they ended, `status` of the last answer (null: none ever came), `detail` of the last
-try, `run` that began it last, `begun` and `ended`. Its `state`:
+`first`, `last`) are the number of the request in its phase, and its events, counted from 0, both inclusive. `bytes`
+before gzip, `tries` over all runs, counted as they ended, `status` of the last answer (null: none ever came), `detail`
+of the last try, the `run` that last began it, `begun` and `ended`. Its `state`:
 
     begun      about to be sent, in flight, or in doubt
     settled    accepted
     refused    one event, refused permanently
-    split      sent in pieces, which are rows of their own; also settled once, with events that a repair sends again
-    waiting    to be sent unchanged; the service took nothing of it, unless a larger request that it was a part of was
-               answered 413: of that request the service may have stored the beginning. Or it was settled, did not
-               land, and is sent again by a repair: then it has the status of its first answer, or none
+        split      sent in pieces, which are rows of their own; or settled once, with events that a repair sends again
+        waiting    to be sent unchanged; the service took nothing of it, unless a larger request that contained it was
+                   answered 413: then the service may have stored the beginning of that request. Or it was settled, did
+                   not land, and a repair sends it again: then it has the status of its first answer, or none
 
-Where the service answers for each event, a batch whose events it did not treat alike is split by that answer: its
+If the service answers for each event and treated the events of a batch differently, that answer splits the batch: its
 accepted ranges are rows that were never sent by themselves (`bytes` and `tries` 0), and ranges to be sent again wait,
-each a row although one request has them all.
+each as a row although one request has them all.
 
 `event_warnings`: events that the service accepted with a warning: its `detail`, how many `events`, the uuid of one.
 

@@ -1,4 +1,4 @@
-"""Whether a plan directory may be planned over: only where its ledger proves that nothing was sent."""
+"""Whether a new plan may replace the one in a directory: only if its ledger proves that nothing was sent."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pipeline.ledger.schema import read_meta
 
 
 def check_nothing_sent(path: Path) -> None:
-    """Raise Busy where something of the plan with the ledger at `path` may have been sent, or a run goes on."""
+    """Raise Busy if something of the plan with the ledger at `path` may have been sent, or a run is going on."""
     if not was_ever_applied(path):
         return
     sent = _what_was_sent(path)
-    _refuse(path, ", and a run goes on" if sent is None and is_locked(path) else sent)
+    _refuse(path, ", and a run is going on" if sent is None and is_locked(path) else sent)
 
 
 def _refuse(path: Path, sent: str | None) -> None:
     if sent is not None:
         raise Busy(
-            f"{path.parent} contains the ledger of a plan that was applied{sent}; it is never planned over",
-            hint="choose another directory with -o, or remove this one if what it sent does not matter",
+            f"{path.parent} contains the ledger of a plan that was applied{sent}; backcast does not replace it",
+            hint="choose another directory with -o, or remove this one if what was sent does not matter",
         )
 
 
@@ -43,14 +43,14 @@ def discard(path: Path) -> None:
 
 def _remove(path: Path) -> None:
     _refuse(path, _what_was_sent(path))
-    # The marker first: without its ledger it would be read as a lost ledger.
+    # Remove the marker first: without its ledger it would indicate a lost ledger.
     for file in (marker_of(path), *(path.with_name(path.name + ending) for ending in ("", "-wal", "-shm"))):
         with contextlib.suppress(FileNotFoundError):
             file.unlink()
 
 
 def _what_was_sent(path: Path) -> str | None:
-    """What was sent to where, in words; None where nothing can have been accepted."""
+    """What was sent and where, in words; None if nothing can have been accepted."""
     try:
         with reading(path) as database:
             if database is None or nothing_taken(database):
@@ -59,4 +59,4 @@ def _what_was_sent(path: Path) -> str | None:
     except (BrokenLedger, sqlite3.Error):
         marker = read_marker(path)
         target = f" to {marker.target}" if marker is not None and marker.target else ""
-        return f"{target}, and it is lost or cannot be read"
+        return f"{target}, but the ledger is lost or cannot be read"

@@ -1,12 +1,12 @@
-"""The marker: a small file beside the ledger, by which a lost ledger is noticed.
+"""The marker: a small file next to the ledger that reveals a lost ledger.
 
 Without its ledger a plan looks as if nothing was ever sent, and all of it would be sent again. So `sent-to.json` has
-the id of the ledger that the plan is sent with, the target, and the number of runs. Each run writes it durably, after
+the id of the ledger with which the plan is sent, the target, and the number of runs. Each run writes it durably, after
 its own row is committed to the ledger and before a byte leaves: a crash between the two leaves a ledger without a
 marker, which does no harm, and never a marker without a ledger. `rm ledger.sqlite*` does not remove it.
 
-A ledger that is missing, that is another one, or that has fewer runs (an older copy that was put back) is refused. A
-copy from before the last few steps of the same run cannot be distinguished from the ledger itself.
+A ledger is refused if it is missing, if it is another one, or if it has fewer runs (an older copy that was put back). A
+copy from before the last few steps of the same run cannot be told apart from the ledger itself.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ NAME = "sent-to.json"
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """That the `plan` (its digest) was applied to `target`, with the ledger of this id, in `runs` runs, last `at`.
+    """Says that the `plan` (its digest) was applied to `target`, with the ledger of this `id`, in `runs` runs, last
+    `at`.
 
-    All fields are empty where the file exists but cannot be read. Of a plan in a bucket that is sent from another
-    working copy, the file names that machine and folder (`elsewhere`), and the object of the bucket that records it
-    (`claim`).
+    All fields are empty if the file exists but cannot be read. If another working copy sends a plan in a bucket, the
+    file names that machine and folder (`elsewhere`), and the object in the bucket that records it (`claim`).
     """
 
     format: str = FORMAT
@@ -44,12 +44,12 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 def marker_of(path: Path) -> Path:
-    """The file beside the ledger at `path`."""
+    """The file next to the ledger at `path`."""
     return path.with_name(NAME)
 
 
 def read_marker(path: Path) -> Marker | None:
-    """The marker of the ledger at `path`, None where no run ever began."""
+    """The marker of the ledger at `path`; None if no run ever began."""
     try:
         return msgspec.json.decode(marker_of(path).read_bytes(), type=Marker)
     except FileNotFoundError:
@@ -59,14 +59,14 @@ def read_marker(path: Path) -> Marker | None:
 
 
 def write_marker(path: Path, marker: Marker) -> None:
-    """Write the marker durably. Raises Unfinished where that is impossible: then nothing may be sent."""
+    """Write the marker durably. Raises Unfinished if that is impossible: then nothing may be sent."""
     text = msgspec.json.format(msgspec.json.encode(marker), indent=1) + b"\n"
     try:
         write_atomically(marker_of(path), text)
     except OSError as error:
         raise Unfinished(
-            f"{marker_of(path)} cannot be written: {error.strerror}; nothing was sent by this run",
-            hint="make room on the disk, or make the plan directory writable, and run the same command again",
+            f"cannot write {marker_of(path)}: {error.strerror}; this run sent nothing",
+            hint="free some disk space, or make the plan directory writable, and run the same command again",
         ) from None
 
 
@@ -76,7 +76,7 @@ def was_ever_applied(path: Path) -> bool:
 
 
 def check_marker(database: sqlite3.Connection, path: Path, marker: Marker, schema: str = "main") -> None:
-    """Raise BrokenLedger unless the open ledger is the one that the marker is of, as new as it was then."""
+    """Raise BrokenLedger unless the open ledger is the marker's own, and not older than the marker."""
     if not has_table(database, "runs", schema):
         raise lost(path, marker)
     meta = read_meta(database, schema)
@@ -97,13 +97,13 @@ def _refused(path: Path, fault: str, marker: Marker) -> BrokenLedger:
         return BrokenLedger(
             f"this plan was applied to {marker.target}, begun at {marker.at}, and its ledger is not here but on"
             f" {marker.elsewhere}",
-            hint=f"run the command there, or bring what is in that folder into {path.parent} of this machine. Without"
-            " that ledger everything is sent again; only if that is what you want, remove the object"
+            hint=f"run the command there, or copy the contents of that folder to {path.parent} on this machine. Without"
+            " that ledger everything is sent again; if you want that, remove the object"
             f" {marker.claim}",
         )
     target = f", and this plan was applied to {marker.target}, last at {marker.at}" if marker.target else ""
     return BrokenLedger(
         f"the ledger {path} {fault}{target} ({NAME})",
-        hint=f"put the newest {path.name} back from a copy of the directory. Without it everything that it settled is"
-        f" sent again; only if that is what you want, remove {NAME} and {path.name}",
+        hint=f"restore the newest {path.name} from a copy of the directory. Without it everything that it settled is"
+        f" sent again; if you want that, remove {NAME} and {path.name}",
     )

@@ -21,13 +21,14 @@ from pipeline.ledger.marker import Marker
 from pipeline.ledger.schema import SCHEMA, VERSION, WARNINGS, has_table, now, read_meta
 
 BUSY_SECONDS = 10.0
-"""Seconds that a write waits for another program that reads the file."""
+"""Seconds that a write waits for another program that is reading the file."""
 
 
 def connect(path: Path | None) -> sqlite3.Connection:
-    """Open the file for writing, and check all of it where it exists. Raises the errors of `error_from_sqlite`."""
+    """Open the file for writing, and check all of it if it exists. Raises the errors of `error_from_sqlite`."""
     try:
-        # Transactions are begun by `Ledger.transaction` alone: the module's own leave a schema half written by a crash.
+        # Only `Ledger.transaction` begins transactions: those of the module could leave a half-written schema after a
+        # crash.
         # Without a name it is a temporary file of SQLite, which is removed when it is closed.
         database = sqlite3.connect(path or "", timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
@@ -47,8 +48,8 @@ def connect(path: Path | None) -> sqlite3.Connection:
 def prepare(database: sqlite3.Connection, path: Path | None, plan_digest: str, target: str) -> Marker:
     """Create the tables, or compare them with the plan and the target. Raises BrokenLedger.
 
-    Returns the marker of the run that begins. Another target is accepted where the first one cannot have accepted
-    anything: it was mistyped.
+    Returns the marker of the run that begins. Another target is accepted if the first one cannot have accepted
+    anything: then it was mistyped.
     """
     if not has_table(database, "meta"):
         for statement in SCHEMA:
@@ -63,7 +64,7 @@ def prepare(database: sqlite3.Connection, path: Path | None, plan_digest: str, t
 
 
 def _count_opening(database: sqlite3.Connection) -> Marker:
-    """Count this opening in the ledger, which gets its id with the first one. Returns the marker of it."""
+    """Count this opening in the ledger, which gets its id at the first one. Returns the marker for it."""
     database.execute("insert or ignore into meta values ('id', ?)", (os.urandom(16).hex(),))
     database.execute(
         "insert into meta values ('opened', '1') on conflict do update set value = cast(value as integer) + 1"
@@ -95,7 +96,7 @@ def _check_meta(database: sqlite3.Connection, path: Path | None, plan_digest: st
 
 
 def other_target(database: sqlite3.Connection, path: Path | None, target: str, hint: str) -> BrokenLedger:
-    """The error for a ledger that is of another target than was named."""
+    """The error for a ledger that belongs to another target than the one named."""
     return BrokenLedger(
         f"{path} belongs to target {read_meta(database).get('target')} ({describe_sent(database)}), not to {target}",
         hint=hint,
@@ -125,8 +126,8 @@ _TAKEN = (("settled", "settled"), ("refused", "refused"), ("begun", "in doubt"))
 def check_key(database: sqlite3.Connection, path: Path | None, key: Secret, *, rotated: bool) -> None:
     """Store a hash of the project key, or compare the key with it. Raises UnsafePlan.
 
-    Another key is most often another project, where half of a history must not go. Where nothing was sent yet the new
-    key is stored: the first one was mistyped. `rotated` says that both keys are of one project.
+    Another key most often means another project, to which half of a history must not go. If nothing was sent yet, the
+    new key is stored: the first one was mistyped. `rotated` says that both keys belong to one project.
     """
     meta = read_meta(database)
     salt, check = meta.get("key_salt", ""), meta.get("key_check")
@@ -135,8 +136,8 @@ def check_key(database: sqlite3.Connection, path: Path | None, key: Secret, *, r
     sent = database.execute("select 1 from batches where state != 'waiting' limit 1").fetchone()
     if check and sent and not rotated:
         raise UnsafePlan(
-            f"the project key is not the one that this plan was sent with so far ({path})",
-            hint="use the first key again; for another project create a new plan; if the key of the same project was"
+            f"the project key is not the one with which this plan was sent so far ({path})",
+            hint="use the first key again; create a new plan for another project; if the key of the same project was"
             " rotated, add --rotated-key",
         )
     fresh = os.urandom(16)
@@ -161,16 +162,17 @@ def sync_directory(path: Path) -> None:
 
 
 def lock_file(path: Path, name: str | Callable[[str], Busy]) -> IO[bytes]:
-    """Lock a file by another one beside it, until `unlock` or the end of the process. Raises Busy, UsageError.
+    """Lock a file by means of another file next to it, until `unlock` or the end of the process. Raises Busy,
+    UsageError.
 
-    `name` is what people call the file, or makes the error from the process that has it.
+    `name` is what people call the file, or a function that makes the error from the process that holds the lock.
     """
     try:
         lock = path.with_name(path.name + ".lock").open("a+b")
     except OSError as error:
         raise UsageError(
             f"cannot write in {path.parent}: {error.strerror}",
-            hint="make the plan directory writable, or copy it to where you may write",
+            hint="make the plan directory writable, or copy it to a place where you may write",
         ) from None
     for last in (False, False, True):
         try:
@@ -178,7 +180,7 @@ def lock_file(path: Path, name: str | Callable[[str], Busy]) -> IO[bytes]:
             break
         except BlockingIOError:
             if not last:
-                time.sleep(0.05)  # `is_locked` takes it for a moment
+                time.sleep(0.05)  # `is_locked` holds the lock for a moment
                 continue
             lock.seek(0)
             holder = lock.read().decode(errors="replace").strip() or "unknown process"
@@ -199,7 +201,7 @@ def lock_file(path: Path, name: str | Callable[[str], Busy]) -> IO[bytes]:
         lock.write(f"process {os.getpid()} on {socket.gethostname()} since {now()}".encode())
         lock.flush()
     except OSError:
-        # The file is locked all the same: on a full disk only the name of its process is not written.
+        # The file is locked all the same: on a full disk, only the name of the process is missing.
         with contextlib.suppress(OSError):
             lock.truncate(0)
     return lock
@@ -214,7 +216,7 @@ def unlock(lock: IO[bytes]) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether some process has the lock beside a file now."""
+    """Whether some process currently holds the lock next to a file."""
     try:
         with path.with_name(path.name + ".lock").open("rb") as lock:
             try:
@@ -229,28 +231,32 @@ def is_locked(path: Path) -> bool:
 # -- errors -----------------------------------------------------------------------------------
 
 _PASSING = {
-    "SQLITE_FULL": ("the disk is full", "make room and run the same command again; nothing is lost"),
-    "SQLITE_IOERR": ("the disk failed", "make room or repair the disk and run the same command again; nothing is lost"),
+    "SQLITE_FULL": ("the disk is full", "free some space and run the same command again; nothing is lost"),
+    "SQLITE_IOERR": (
+        "the disk failed",
+        "free some space or repair the disk, and run the same command again; nothing is lost",
+    ),
     "SQLITE_BUSY": ("another program uses it", "close that program and run the same command again"),
     "SQLITE_LOCKED": ("another program uses it", "close that program and run the same command again"),
 }
 
 
 def error_from_sqlite(path: Path | str | None, error: sqlite3.Error, *, opening: bool = False) -> Exception:
-    """The error to raise for one of SQLite; the error itself where it is not SQLite's but a bug of ours.
+    """The error to raise for one from SQLite; the error itself if it comes from a bug of ours instead of SQLite.
 
-    `opening`: an error without SQLite's code is of the file too.
+    `opening`: an error without SQLite's code is also an error of the file.
     """
     name: str = getattr(error, "sqlite_errorname", "") or ""
     if not name and not opening:
         return error
     for code, (failure, hint) in _PASSING.items():
         if name.startswith(code):
-            return Unfinished(f"the ledger {path} cannot be written: {failure} ({error})", hint=hint)
+            return Unfinished(f"cannot write the ledger {path}: {failure} ({error})", hint=hint)
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return UsageError(
-            f"the ledger {path} cannot be used: {error}",
-            hint="make the plan directory and its ledger writable, or copy the directory to where you may write",
+            f"cannot use the ledger {path}: {error}",
+            hint="make the plan directory and its ledger writable, or copy the directory to a place where you may"
+            " write",
         )
     return BrokenLedger(
         f"the ledger {path} is damaged: {error}",

@@ -1,4 +1,4 @@
-"""Reading a ledger, also while a run writes it: nothing waits, nothing is changed."""
+"""Reads a ledger, even while a run writes it: it waits for nothing and changes nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pipeline.ledger.schema import (
     read_meta,
 )
 
-# A batch that is begun may have been sent; the requests of one that waits and got no response never were.
+# A begun batch may have been sent; a waiting batch without a response never was.
 _REACHED = "(state = 'begun' or (tries > 0 and not (state = 'waiting' and status is null)))"
 _REFUSAL = ", ".join(RefusalRecord.__struct_fields__)
 
@@ -35,7 +35,7 @@ _REFUSAL = ", ".join(RefusalRecord.__struct_fields__)
 class RunHistory(msgspec.Struct, frozen=True):
     """The runs of a ledger: to which address, how many, when the first began and the last one ended.
 
-    `ended` is None while a run goes, and where it was killed.
+    `ended` is None during a run, and if it was killed.
     """
 
     to: str
@@ -52,10 +52,10 @@ class SendingRate(msgspec.Struct, frozen=True):
 
 
 class LedgerSummary(msgspec.Struct, frozen=True):
-    """The ledger at one moment. `doubts` and `refusals` are the first of them, `failures` all by status.
+    """The ledger at one moment. `doubts` and `refusals` list the first ones, `failures` lists all by status.
 
-    `warnings` are the service's own, by reason; `transport` is how batches travel, "" where that was never chosen.
-    `history` is None where nothing was ever applied.
+    `warnings` are the service's own, by reason; `transport` is how batches travel, "" if it was never chosen.
+    `history` is None if nothing was ever applied.
     """
 
     totals: Totals = msgspec.field(default_factory=Totals)
@@ -68,7 +68,7 @@ class LedgerSummary(msgspec.Struct, frozen=True):
 
 
 def read_summary(path: Path, most: int = 100) -> LedgerSummary:
-    """Totals, and up to `most` of each list, also while a run is writing. Raises BrokenLedger."""
+    """Totals, and up to `most` entries of each list, even while a run is writing. Raises BrokenLedger."""
     with reading(path) as database:
         if database is None:
             return LedgerSummary()
@@ -80,7 +80,7 @@ def read_summary(path: Path, most: int = 100) -> LedgerSummary:
         refusals = database.execute(
             f"select {_REFUSAL} from refused_events order by phase, request, event limit ?", (most,)
         )
-        # SQLite gives `detail` of the row that has the maximum.
+        # SQLite takes `detail` from the row that has the maximum.
         failures = database.execute(
             "select nullif(status, 0), count(*), max(at), detail from tries group by 1 order by max(at) desc"
         )
@@ -103,7 +103,7 @@ def _history(database: sqlite3.Connection) -> RunHistory | None:
 
 
 def check_target(path: Path, target: str) -> None:
-    """Raise BrokenLedger where something was sent to another target than `target`, an address."""
+    """Raise BrokenLedger if something was sent to another target than the address `target`."""
     with reading(path) as database:
         if database is None or (own := read_meta(database).get("target")) == target or nothing_taken(database):
             return
@@ -127,7 +127,7 @@ def read_refused_events(path: Path) -> Iterator[RefusalRecord]:
 
 
 def read_totals(path: Path) -> Totals:
-    """The totals, also while a run is writing. Raises BrokenLedger."""
+    """The totals, even while a run is writing. Raises BrokenLedger."""
     with reading(path) as database:
         return Totals() if database is None else totals_in(database)
 
@@ -148,21 +148,21 @@ def read_events_sent(path: Path, events: Iterable[tuple[str, int, int]]) -> Iter
 
 
 def read_last_settled(path: Path) -> datetime | None:
-    """When a batch was last accepted, None where none was. Raises BrokenLedger."""
+    """When a batch was last accepted; None if none was. Raises BrokenLedger."""
     query = "select max(ended) from batches where state = 'settled'"
     last = next((row[0] for row in _rows(path, query)), None)
     return None if last is None else datetime.fromisoformat(last)
 
 
 def read_batches(path: Path, state: str) -> Iterator[BatchKey]:
-    """Every batch in one state, in phase and request order, also while a run is writing. Raises BrokenLedger."""
+    """Every batch in one state, in phase and request order, even while a run is writing. Raises BrokenLedger."""
     query = "select phase, request, first, last from batches where state = ? order by phase, request, first"
     for row in _rows(path, query, state):
         yield BatchKey(*row)
 
 
 def state_digest(path: Path) -> str:
-    """The sha256 of a line for each batch, `phase request first last state` with tabs, sorted by state, phase, place.
+    """The sha256 over a line for each batch: `phase request first last state` with tabs, sorted by state, phase, place.
 
     Raises BrokenLedger.
     """
@@ -174,9 +174,9 @@ def state_digest(path: Path) -> str:
 
 
 def read_unanswered(path: Path) -> Iterator[BatchKey]:
-    """Every batch of which the service may have events without having said so, in phase and request order.
+    """Every batch whose events the service may have without having said so, in phase and request order.
 
-    It is in doubt, or it waits after the service answered for it, or for a larger request that it was a part of.
+    Such a batch is in doubt, or it waits after the service answered for it or for a larger request that contained it.
     Raises BrokenLedger.
     """
     query = (
@@ -190,7 +190,7 @@ def read_unanswered(path: Path) -> Iterator[BatchKey]:
 
 
 def read_doubts(path: Path) -> tuple[int, int]:
-    """Batches, and their events, of which a response was lost and that were sent again until one came.
+    """Batches, with their events, whose response was lost and that were sent again until one came.
 
     A try without a connection sent nothing, and does not count. Raises BrokenLedger.
     """
@@ -211,8 +211,8 @@ def _rows(path: Path, query: str, *values: str) -> Iterator[tuple[Any, ...]]:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
-    """The ledger for reading; None where there is none yet. Raises BrokenLedger where it was lost, or an older one."""
-    marker = read_marker(path)  # first: a run writes it after it opened the ledger
+    """The ledger for reading; None if there is none yet. Raises BrokenLedger if it was lost, or is an older one."""
+    marker = read_marker(path)  # read first: a run writes it after opening the ledger
     if not path.exists():
         if marker is not None:
             raise lost(path, marker)
@@ -222,7 +222,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
         with contextlib.closing(_one_view(path, marker)) as database:
             yield database if has_table(database, "runs") else None
     except sqlite3.Error as error:
-        # Without a code: a text in it is not UTF-8.
+        # No code means that a string in it is not UTF-8.
         raise error_from_sqlite(path, error, opening=isinstance(error, sqlite3.OperationalError)) from None
 
 
@@ -241,7 +241,7 @@ def _one_view(path: Path, marker: Marker | None) -> sqlite3.Connection:
 
 def _read_only(path: Path) -> str:
     """The URI by which SQLite reads a file."""
-    # Without a log there is no writer: read the file alone, and leave no shared index beside it.
+    # Without a log nobody is writing: read only the file, and leave no shared index next to it.
     unused = not path.with_name(path.name + "-wal").exists() and not is_locked(path)
     return f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if unused else ''}"
 

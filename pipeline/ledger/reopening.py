@@ -1,7 +1,7 @@
-"""Settled events that did not land become events to be sent again, in the ledger that settled them.
+"""Turns settled events that did not land into events to be sent again, in the ledger that settled them.
 
-Their batch becomes one that was split: of its pieces, those that landed stay settled, and the others wait, to be sent
-unchanged. So the next run sends exactly these, writes each ahead, and resumes like any other.
+Their batch counts as split: pieces that landed stay settled, and the others wait to be sent
+unchanged. So the next run sends exactly these, records each before it is sent, and resumes like any other.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ DETAIL = "missing at the target; sent again"
 
 
 def reopen(ledger: Ledger, missing: Iterable[BatchKey], runs: int) -> int:
-    """Let events that are settled wait again, and return how many; `ledger` is open, `missing` are runs of neighbours,
-    in order.
+    """Let settled events wait again, and return how many; `ledger` is open, `missing` are runs of neighbours, in
+    order.
 
-    `runs` is the number of runs of the ledger when the events were found missing. Raises Busy where another run came
+    `runs` is the number of runs of the ledger when the events were found missing. Raises Busy if another run came
     between: it may have sent them.
     """
     with ledger.transaction():
@@ -42,7 +42,7 @@ def reopen(ledger: Ledger, missing: Iterable[BatchKey], runs: int) -> int:
 
 
 def _runs(key: BatchKey, gone: list[int]) -> Iterator[tuple[BatchKey, bool]]:
-    """The pieces of a batch in their order, and whether each has to be sent again."""
+    """The pieces of a batch in order, and whether each must be sent again."""
     missing = set(gone)
     for again, run in groupby(range(key.first, key.last + 1), key=missing.__contains__):
         indices = list(run)

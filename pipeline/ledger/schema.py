@@ -36,7 +36,7 @@ WARNINGS = (
     "create table if not exists event_warnings ("
     " detail text primary key, events integer not null, example text not null) without rowid"
 )
-"""Not of the first ledgers of this version, so it is created at each opening and may be absent for a reader."""
+"""The first ledgers of this version lack it, so each opening creates it, and a reader may not find it."""
 
 
 class BatchKey(NamedTuple):
@@ -55,7 +55,7 @@ class BatchKey(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """One event that the service dropped out of a batch: the name of its row, its uuid and the reason."""
+    """One event of a batch that the service refused: the name of its row, its uuid and the reason."""
 
     row: BatchKey
     uuid: str
@@ -77,9 +77,9 @@ class PhaseTotals(NamedTuple):
 class Totals(msgspec.Struct, frozen=True):
     """Events by state over all runs, in all and by phase, and their batches. `outcome` is the last run's.
 
-    A batch counts once, whatever number of runs and tries it took: as `sent` when a request of it may have reached a
-    server, as `retried` when it then took more than one, in any run. `batches_made` counts also those that were split,
-    and parts of a batch that have a state of their own and were never sent by themselves.
+    A batch counts once, however many runs and tries it took: as `sent` if a request of it may have reached a
+    server, as `retried` if it then took more than one, in any run. `batches_made` also counts batches that were split,
+    and parts of a batch that have a state of their own but were never sent by themselves.
     """
 
     settled: int = 0
@@ -98,7 +98,7 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 class InDoubtBatch(msgspec.Struct, frozen=True):
-    """A batch that was begun and has no end. `status` is None where no answer came."""
+    """A batch that was begun and has not ended. `status` is None if no answer came."""
 
     phase: str
     request: int
@@ -157,11 +157,11 @@ def read_meta(database: sqlite3.Connection, schema: str = "main") -> dict[str, s
 
 
 def has_table(database: sqlite3.Connection, name: str, schema: str = "main") -> bool:
-    """Whether an open ledger has the table: a run that died as it began leaves one without any."""
+    """Whether an open ledger has the table: a run that died at its start leaves a ledger without tables."""
     query = f"select 1 from {schema}.sqlite_master where type = 'table' and name = ?"
     return database.execute(query, (name,)).fetchone() is not None
 
 
 def now() -> str:
-    """The current time, as every time in a ledger is written."""
+    """The current time, in the form of every time in a ledger."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

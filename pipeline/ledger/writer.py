@@ -33,7 +33,7 @@ class Ledger:
     """Use between `open` and `close`. `Ledger(None)`, for a dry run, is a file that is removed on close.
 
     It begins as a copy of the ledger `like`. `watch` is called around every transaction, so that a test can end the
-    process there. Several threads may use a ledger: a reader waits for the transaction of another thread to end.
+    process there. Several threads may use a ledger: a reader waits until another thread's transaction ends.
     """
 
     def __init__(
@@ -54,7 +54,8 @@ class Ledger:
     def open(
         self, plan_digest: str, version: str, target: str, key: Secret | None = None, *, rotated: bool = False
     ) -> Ledger:
-        """Open as the only writer. `key` is the project's: another than before is refused, unless it was `rotated`.
+        """Open as the only writer. `key` is the project's: a different key than before is refused unless it was
+        `rotated`.
 
         Raises Busy, BrokenLedger, UnsafePlan, UsageError, Unfinished; then nothing is left open.
         """
@@ -79,7 +80,8 @@ class Ledger:
             if self.path is not None:
                 if fresh:
                     sync_directory(self.path)
-                # After the ledger, so that no crash leaves a marker without one; before anything can be sent.
+                # Written after the ledger, so that no crash leaves a marker without one, and before anything can be
+                # sent.
                 self._watch("before", ("mark",))
                 write_marker(self.path, marker)
                 self._watch("after", ("mark",))
@@ -101,10 +103,10 @@ class Ledger:
 
     @contextlib.contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[None]:
-        """One transaction: everything inside it is in the ledger when it ends, or none of it.
+        """One transaction: when it ends, the ledger has everything inside it, or none of it.
 
         A `durable` one survives a power loss from then on; any other survives a crash of this process, and a power
-        loss once a durable one followed it. Raises BrokenLedger, and Unfinished where the disk is full or another
+        loss once a durable one followed it. Raises BrokenLedger, and Unfinished if the disk is full or another
         program has locked the file.
         """
         with self._transacting:
@@ -128,9 +130,9 @@ class Ledger:
                 self._steps.clear()
 
     def begin(self, key: BatchKey, size: int) -> None:
-        """Record that a batch is about to be sent. One that waits, or that is in doubt, is begun again.
+        """Record that a batch is about to be sent. A batch that waits, or is in doubt, is begun again.
 
-        Raises BrokenLedger where one of its events was settled or refused before: nothing is sent twice.
+        Raises BrokenLedger if one of its events was already settled or refused: nothing is sent twice.
         """
         self._steps.append("begin")
         begun = self._db.execute(
@@ -145,7 +147,7 @@ class Ledger:
         )
         if begun.rowcount != 1:
             raise BrokenLedger(
-                f"events {key.first} to {key.last} of request {key.request} are settled or refused already"
+                f"events {key.first} to {key.last} of request {key.request} are already settled or refused"
                 f" in {self.path}",
                 hint="nothing was sent twice; report this, with the ledger",
             )
@@ -193,10 +195,11 @@ class Ledger:
         status: int,
         detail: str,
     ) -> None:
-        """Record what an answer for each event made of a batch. A part that is all of it changes its row alone.
+        """Record what an answer for each event made of a batch. If one part covers the whole batch, only its row
+        changes.
 
-        Otherwise the row is split into them: ranges that were accepted, single events that were refused, and ranges
-        that wait, with their bytes. A batch of which something waits has its try among the failed ones.
+        Otherwise the row is split into parts: ranges that were accepted, single events that were refused, and ranges
+        that wait, with their bytes. If something of the batch waits, its try is recorded as a failed one.
         """
         self._steps.append("divide")
         tries = 0 if again else 1
@@ -239,9 +242,9 @@ class Ledger:
         )
 
     def reopen(self, key: BatchKey, pieces: Sequence[tuple[BatchKey, bool]], detail: str) -> None:
-        """Record that events of a settled batch did not land: of its pieces, some wait again, others stay settled.
+        """Record that events of a settled batch did not land: some of its pieces wait again, others stay settled.
 
-        A batch that has to be sent again as a whole waits itself.
+        If the whole batch must be sent again, the batch itself waits.
         """
         self._steps.append("reopen")
         if len(pieces) == 1:
@@ -280,8 +283,8 @@ class Ledger:
     ) -> None:
         """Record a try that did not settle its batch, which stays begun: in doubt until a later response decides.
 
-        `status` is None for a request without a response, and 0 for one that did not leave. The try of a request of
-        several rows is `listed` with one of them.
+        `status` is None for a request without a response, and 0 for one that did not leave. If a request has several
+        rows, only one of them has its try `listed`.
         """
         self._steps.append("try")
         if listed:
@@ -355,17 +358,17 @@ class Ledger:
             return not nothing_taken(self._db)
 
     def learned(self) -> int | None:
-        """The largest request that the service accepts, where it refused a larger one."""
+        """The largest request that the service accepts, if it refused a larger one."""
         rows = self._read("select value from meta where key = 'batch_bytes'")
         return int(rows[0][0]) if rows else None
 
     def transport(self) -> str:
-        """How the batches of this plan travel, "" where that was never chosen. Older ledgers knew one way."""
+        """How the batches of this plan travel; "" if it was never chosen. Older ledgers knew only one way."""
         rows = self._read("select value from meta where key = 'transport'")
         return str(rows[0][0]) if rows else "batch" if self.was_answered() else ""
 
     def batches_of_run(self) -> tuple[int, int, int, int]:
-        """Batches that this run had last, and their pieces, counted as in `Totals`: made, sent, retried and split."""
+        """Batches, and their pieces, that this run had last, counted as in `Totals`: made, sent, retried and split."""
         with self._transacting:
             return batches_in(self._db, self.run)
 
@@ -375,7 +378,7 @@ class Ledger:
             return {one.detail: one.events for one in warnings_in(self._db)}
 
     def totals(self) -> Totals:
-        """Events by state, and the batches that they are in."""
+        """Events by state, and the batches that contain them."""
         with self._transacting:
             return totals_in(self._db)
 

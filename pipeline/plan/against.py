@@ -1,4 +1,4 @@
-"""Holds a mapping against an export: its coverage, and which of its choices the rows take (`mapping check --against`).
+"""Compares a mapping with an export: its coverage, and which of its choices the rows take (`mapping check --against`).
 
 The export is planned in a temporary folder, so that fields, names, keys and references are counted as in any plan; then
 the same rows are mapped once more with a counter at each choice.
@@ -33,20 +33,20 @@ from pipeline.plan.time_hints import time_hints
 
 FORMAT = "backcast.mapping-against/1"
 ROWS = 100_000
-"""How many rows are read unless all are asked for: the first."""
+"""This many rows, the first ones, are read unless all are requested."""
 KEY_CHECKS = ("key_not_unique",)
 
 
 class Way(msgspec.Struct, frozen=True):
-    """One way of a choice, and the rows that took it."""
+    """One way that a choice can go, and the rows that went it."""
 
     what: str
     rows: int
 
 
 class ChoiceCount(msgspec.Struct, frozen=True):
-    """A place of the mapping where each row takes one way: the candidates of `first`, `distinct_id`, `time` or
-    `received`. `line` is 0 where the place is not known."""
+    """A place in the mapping at which each row takes one way: the candidates of `first`, `distinct_id`, `time` or
+    `received`. `line` is 0 if it is not known."""
 
     what: str
     line: int
@@ -54,7 +54,7 @@ class ChoiceCount(msgspec.Struct, frozen=True):
 
 
 class Idle(msgspec.Struct, frozen=True):
-    """A verb or rule that changed nothing in these rows, although `rows` of them came to it."""
+    """A verb or rule that changed nothing in these rows, although `rows` of them reached it."""
 
     what: str
     line: int
@@ -63,9 +63,9 @@ class Idle(msgspec.Struct, frozen=True):
 
 
 class Against(msgspec.Struct, frozen=True):
-    """What an export says of a mapping. `rows` were read; `sampled`: they are the first of more. `unnamed_rows` are
-    those whose event's name no rule names. `patch` are lines for the mapping file, "" where it needs none. `times` says
-    what settles the zone of times without one."""
+    """What an export shows about a mapping. `rows` were read; `sampled`: there are more. `unnamed_rows` counts the rows
+    whose event no rule names. `patch` are lines for the mapping file, "" if it needs none. `times` says what settles
+    the zone of times that have none."""
 
     format: str
     mapping: str
@@ -82,7 +82,7 @@ class Against(msgspec.Struct, frozen=True):
 
 
 def check_against(name: str, sources: Sequence[str], options: PlanOptions, *, every: bool) -> Against:
-    """Hold a mapping against an export, the first ROWS rows of it or `every` row.
+    """Compare a mapping with an export: with its first ROWS rows, or with `every` row.
 
     Raises what a plan raises: UsageError, MappingError, UnreadableExport.
     """
@@ -114,7 +114,7 @@ def check_against(name: str, sources: Sequence[str], options: PlanOptions, *, ev
 
 
 def _choices(plan: Plan, parts: Sequence[Part], mapping: Mapping, lookups: Tables) -> list[Choice]:
-    """The choices of a mapping with the rows that took each way, over the rows that were planned."""
+    """The choices of a mapping, with the rows that took each way, counted over the planned rows."""
     mappers: dict[str, Callable[..., object]] = {}
     every: list[Choice] = []
     left = plan.rows.read
@@ -138,7 +138,7 @@ def _choices(plan: Plan, parts: Sequence[Part], mapping: Mapping, lookups: Table
 
 
 def _together(every: Sequence[Choice]) -> list[Choice]:
-    """Choices of the same place in the mappings of several tables, as one."""
+    """The choices, those at the same place in the mappings of several tables put together."""
     found: dict[tuple[str, str, object], Choice] = {}
     for choice in every:
         key = choice.kind, choice.what, (choice.place, tuple(choice.names))
@@ -158,7 +158,7 @@ def _line(choice: Choice) -> int:
 
 
 def _idle(choices: Sequence[Choice]) -> Iterator[Idle]:
-    """What changed nothing although rows came to it."""
+    """What changed nothing although rows reached it."""
     for choice in choices:
         if not choice.reached:
             continue
@@ -172,14 +172,14 @@ def _idle(choices: Sequence[Choice]) -> Iterator[Idle]:
 
 _WHY = {
     CHANGE: "the value stays as it is in every row",
-    SKIP: "no row is skipped by it",
-    LOOKUP: "no text is in the table",
+    SKIP: "it skips no row",
+    LOOKUP: "the table has none of the values",
 }
 
 
 def patch(mapping: Mapping, coverage: Coverage) -> str:
-    """The section `known` that names what is unmapped, in YAML; "" where nothing is. It takes the place of the one that
-    the mapping has. Names that were cut are left out."""
+    """The YAML of the section `known` that names whatever is unmapped; "" if there is nothing. It replaces the
+    mapping's own section. Names that were cut are left out."""
     events = [one.event for one in coverage.events if one.unmapped and len(one.event) < NAME_CHARACTERS]
     fields = [one.field for one in coverage.fields if one.unmapped and len(one.field) < NAME_CHARACTERS]
     if not events and not fields:

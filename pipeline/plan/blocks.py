@@ -1,5 +1,5 @@
-"""The blocks of an export while it is planned: a line for each in scratch/blocks.jsonl, with the decisions on its
-copies in scratch/copies.jsonl. Nothing needs them once the requests are made."""
+"""The blocks of an export while it is planned: scratch/blocks.jsonl has a line for each, scratch/copies.jsonl has the
+decisions on their copies. Neither is needed once the requests are written."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pipeline.transform.tasks import DuplicateDecision, Task
 
 
 class PlannedBlock(msgspec.Struct, frozen=True):
-    """A line of blocks.jsonl. `first_row` counts from 1 in the part; `events` and `digest` are those of all its events,
-    copies among them."""
+    """A line of blocks.jsonl. `first_row` counts from 1 in the part; `events` and `digest` cover all events of the
+    block, copies included."""
 
     number: int
     part: int
@@ -39,14 +39,14 @@ def read_blocks(directory: Directory) -> Iterator[PlannedBlock]:
 
 
 def read_copies(directory: Directory) -> Iterator[tuple[int, DuplicateDecision]]:
-    """Every decision on a copy, with the number of its block, in order."""
+    """Every decision on a copy in order, with the number of its block."""
     for line in read_lines(directory.copies, tuple[int, int, int, int, str]):
         yield line[0], DuplicateDecision(*line[1:])
 
 
 def planned_tasks(directory: Directory) -> Iterator[tuple[PlannedBlock, Task]]:
-    """Every block in order, and the task of its events with the decisions on its copies; two files are read side by
-    side."""
+    """Every block in order, with a task of its events and the decisions on its copies. The two files are read in
+    step."""
     tables = groupby(read_copies(directory), key=itemgetter(0))
     pending = next(tables, None)
     for one in read_blocks(directory):

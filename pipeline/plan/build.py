@@ -142,7 +142,8 @@ class _PlanBuilder:
         self.source.warnings["hot_distinct_id"] = hot.ids
         self.source.examples["hot_distinct_id"] = self.source_examples.at(
             hot.block, hot.row,
-            f"{hot.events:,} of {events:,} events are of one id; sending them takes at least {hot.minutes:,} minutes",
+            f"{hot.events:,} of {events:,} events have the same id; sending them takes at least {hot.minutes:,}"
+            " minutes",
         )  # fmt: skip
 
     # -- copies and identities -----------------------------------------------------------------------
@@ -173,7 +174,7 @@ class _PlanBuilder:
             put_first(self.directory, self.canary.lines, self.files)
 
     def phases(self, people: PeopleSeal) -> dict[str, int]:
-        """The events of each phase."""
+        """How many events each phase has."""
         return {
             "identities": people.identities.links,
             "groups": people.groups.groups + people.initials,
@@ -182,7 +183,7 @@ class _PlanBuilder:
         }
 
     def write_promoted(self) -> None:
-        """Write the properties that the events to be sent promote to persons."""
+        """Write the properties that the events to be sent promote to persons, if the plan decides them."""
         work = (
             task
             for block, task in planned_tasks(self.directory)
@@ -192,7 +193,7 @@ class _PlanBuilder:
             pass
 
     def write_duplicates(self, tables: FactTables) -> None:
-        """Decide on duplicates, and write their tables."""
+        """Decide on duplicates and write their tables."""
         self.duplicates.run(tables)
         if self.duplicates.identical is not None:
             self.source.examples["identical_rows"] = self.source_examples.at(
@@ -211,7 +212,7 @@ class _PlanBuilder:
         differ = self.source_examples.differences(event, winner, shown)
         self.source.examples["superseded"] = self.source_examples.at(
             event.block, event.row,
-            f"sent instead is {row} of the same source key: {replaced.reason}" + (differ and f"; {differ}"),
+            f"replaced by {row}, which has the same source key: {replaced.reason}" + (differ and f"; {differ}"),
         )  # fmt: skip
 
     def count(self, tables: FactTables, daily: DailyCounts) -> None:
@@ -235,7 +236,7 @@ class _PlanBuilder:
         return names
 
     def other_tool(self) -> str:
-        """The mapping that recognises the rows, "" if it is the plan's own, or none."""
+        """The mapping that recognises the rows; "" if it is the plan's own mapping, or if none does."""
         from pipeline.survey.recognition import guess_mapping
 
         try:
@@ -245,7 +246,7 @@ class _PlanBuilder:
         return "" if found == self.request.mapping.name else found
 
     def coverage(self) -> tuple[Coverage | None, MissingReferences | None]:
-        """What becomes of each field and event's name, and the references that no row has; None without a mapping
+        """What becomes of each field and event name, and the references that no row matches; None without a mapping
         file."""
         counts, mapping = self.source.coverage, self.request.document
         if counts is None or mapping is None:
@@ -257,7 +258,7 @@ class _PlanBuilder:
         return coverage, references.missing() if coverage.rows else None
 
     def source_pairs(self) -> SourcePairs | UnsetType:
-        """Some rows beside the events that they become; UNSET without a mapping file."""
+        """Some rows next to the events that they become; UNSET without a mapping file."""
         request, sample = self.request, self.sample
         if sample is None or request.document is None:
             return UNSET
@@ -280,7 +281,7 @@ class _PlanBuilder:
 
     @property
     def event_bytes(self) -> int:
-        """Bytes of the events; of a replay, which sends few of those that were read, as many as its share of them."""
+        """The bytes of the events to send. A replay sends few of those that were read, so its bytes are their share."""
         read = self.source.event_bytes
         return read if self.replayed is None else read * self.events // max(self.source.events, 1)
 
@@ -342,7 +343,7 @@ class _PlanBuilder:
                 replay=request.replay.facts(self.replayed) if request.replay and self.replayed else None,
             )
         )
-        for name in {one.name for one in findings}:  # what a check reports is not a warning, too
+        for name in {one.name for one in findings}:  # a check reports these already
             source.warnings.pop(name, None)
             source.examples.pop(name, None)
         return Plan(

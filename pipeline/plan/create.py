@@ -67,11 +67,12 @@ def create_plan(
 ) -> Plan:
     """Read everything, send nothing, write the sealed plan. Returns the plan, which may not be ready: see its gates.
 
-    `series` are the earlier windows of a job. `notice` is called with a line on what the mapping's own code cost,
-    `step` with what is done before and after the rows are read, and how far it is.
+    `series` are the earlier windows of a job. `notice` is called with a line about the cost of the mapping's own code;
+    `step` is called before and after the rows are read, with what is being done and how far it is.
 
-    Raises UsageError, MappingError, UnreadableExport, and Busy where the directory has the ledger of a plan that was
+    Raises UsageError, MappingError, UnreadableExport, and Busy if the directory has the ledger of a plan that was
     applied.
+
     """
     from pipeline.plan.sealed.commit import staged_plan
 
@@ -86,14 +87,14 @@ def create_plan(
             request = prepare_request(source, (name, mapping), options, target_directory, work, engine, series, replay)
             if finished := blocks_of(work):
                 blocks = pluralize(finished, "block")
-                notice(f"Goes on with a plan of the same export that was stopped: {blocks} need not be read again")
+                notice(f"Resuming a plan of the same export that was stopped: {blocks} need not be read again")
             from pipeline.plan.build import build  # while its processes prepare
 
             return build(request, progress, notice, step)
 
 
 def open_export(sources: Sequence[str], options: PlanOptions, work: Directory) -> tuple[str, Mapping, Source]:
-    """The mapping, by its name or path, and the files of an export; `work` is for what has to be spooled.
+    """The mapping with its name or path, and the files of an export; `work` takes input that must be spooled.
 
     Raises UsageError, MappingError, UnreadableExport.
     """
@@ -119,8 +120,8 @@ def _open_export(
 
 
 def _load(name: str) -> Mapping:
-    """The mapping, which `backcast mapping check` accepts too: shipped ones are checked by tests, so that
-    no plan spends time on it."""
+    """The mapping. It is not checked with `backcast mapping check` here: tests check the shipped ones, so no plan
+    spends time on it."""
     mapping = load_mapping(name)
     if name not in shipped():
         check_mapping(mapping)
@@ -128,9 +129,9 @@ def _load(name: str) -> Mapping:
 
 
 def _check_options(options: PlanOptions) -> None:
-    """Raise UsageError for what is wrong whatever the export is.
+    """Raise UsageError for options that are wrong whatever the export is.
 
-    By an instant in the future no event would be recent.
+    If the plan's instant lay in the future, no event would count as recent.
     """
     from pipeline.identity.settings import choose_types, parse_policy
 
@@ -145,13 +146,13 @@ def _check_options(options: PlanOptions) -> None:
     as_of, since, until = (micros(getattr(options, name), name) for name in ("as_of", "since", "until"))
     if as_of is not None and as_of > _now():
         raise UsageError(
-            f"the plan's instant {format_utc(as_of)} lies in the future (--as-of)",
-            hint="leave --as-of out, or give the instant of the plan that is repeated",
+            f"the plan's instant {format_utc(as_of)} is in the future (--as-of)",
+            hint="leave --as-of out, or give the instant of the plan that you repeat",
         )
     if since is not None and until is not None and since >= until:
         raise UsageError(
             f"--since {format_utc(since)} is not before --until {format_utc(until)}",
-            hint="the plan contains the events from --since on that come before --until",
+            hint="the plan contains the events from --since up to, but not including, --until",
         )
 
 
@@ -167,7 +168,7 @@ def prepare_request(
 ) -> Request:
     """Seal the options and configure the engine. Returns what `plan.build` needs.
 
-    `named` is the mapping's name or path, and the mapping. The plan is written in `work`, before it becomes that of
+    `named` is the mapping with its name or path. The plan is written in `work` before it replaces the one in
     `directory`.
     """
     from pipeline.transform.sample import most_events
@@ -179,7 +180,7 @@ def prepare_request(
     instant = stopped.as_of if stopped is not None else _now()
     sealed = _seal(options, mapping, digest_file(work.excluded) if excluded else "", instant)
     notices: list[tuple[str, str, str]] = []
-    if series is None:  # no window sees the files of another, so a job says such a setting itself
+    if series is None:  # a window does not see the other files, so the job names such a setting
         sealed, notices = detect_settings(source.parts, mapping, sealed)
     notices += broken_plugins(mappings=not options.mapping)
     parts = check_first_rows(source.parts, mapping, sealed)
@@ -243,9 +244,9 @@ def prepare_request(
 
 
 def _seal(options: PlanOptions, mapping: Mapping, excluded: str, instant: int) -> SealedOptions:
-    """The options that decide what is sent, with what the mapping and the clock decide. Raises UsageError.
+    """The options that decide what is sent, completed from the mapping and the clock. Raises UsageError.
 
-    An option of the same name in both classes is sealed as it is; those that are resolved are named here.
+    An option that has the same name in both classes is sealed unchanged; resolved options are listed here.
     """
     from pipeline.identity.settings import parse_policy
 
@@ -273,7 +274,7 @@ def _seal(options: PlanOptions, mapping: Mapping, excluded: str, instant: int) -
 
 
 def _counted(mapping: Mapping, options: SealedOptions) -> Counted:
-    """What the workers count of the fields for the plan's coverage."""
+    """What the workers count in fields for the plan's coverage."""
     changing = (
         number
         for number, rule in enumerate(mapping.events.values(), 1)
@@ -285,7 +286,7 @@ def _counted(mapping: Mapping, options: SealedOptions) -> Counted:
 
 
 def _now() -> int:
-    """This instant in µs UTC, of whole milliseconds."""
+    """The current instant in µs UTC, in whole milliseconds."""
     return time.time_ns() // 1_000_000 * 1_000
 
 

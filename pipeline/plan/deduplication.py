@@ -1,4 +1,4 @@
-"""Decides on the duplicates of a whole source by queries over its facts, and counts what the decisions leave."""
+"""Decides on the duplicates of a whole source by queries over its facts, and counts the rows that are left out."""
 
 from __future__ import annotations
 
@@ -45,17 +45,18 @@ SELECT part, whole, code, count(*) FROM (
     FROM decided WHERE code IS NOT NULL AND row_events > 0 GROUP BY block, row
 ) JOIN parts USING (block) GROUP BY ALL
 """
-"""The rows that lost events, and whether all of them; the code of the first counts."""
+"""The rows that lost events, and whether they lost all of them; the code of the first event counts."""
 _block_of = itemgetter(0)
 
 
 class Deduplication:
     """Decides and writes copies.jsonl.
 
-    After `run`: `clashes` counts rows left out for a different event, with the first of them in `clash_examples`;
-    `replaced` is the first superseded event of the source, `identical` the first row that equals an earlier one,
-    (block, row). `copies` counts the rows left out as duplicates by the number of their file, and `other_copies` those
-    that may state other things than the row that stands. `keyless` counts the events without a source key.
+    After `run`: `clashes` counts rows left out in favour of a different event, and `clash_examples` has the first of
+    them; `replaced` is the first superseded event of the source, `identical` the (block, row) of the first row that
+    equals an earlier one. `copies` counts the rows left out as duplicates, by the number of their file, and
+    `other_copies` those that may state something else than the row that stays. `keyless` counts the events without a
+    source key.
     """
 
     def __init__(self, request: Request, source: Walk, settled: Settled | None) -> None:
@@ -130,13 +131,13 @@ class Deduplication:
 
     def without_effect(self) -> Iterator[tuple[int, NDArray[np.uint32], NDArray[np.uint16]]]:
         """The rows and positions, by block, whose statements about ids, persons and groups do not count.
-        What was settled as it is counts as it did, and what was settled with another content does not."""
+        Events that were settled unchanged still count; events that were settled with other content do not."""
         for number, some in groupby(self.tables.tuples(_WITHOUT_EFFECT), key=_block_of):
             _, rows, positions = zip(*some, strict=True)
             yield number, np.array(rows, np.uint32), np.array(positions, np.uint16)
 
     def judge_strangers(self, person_numbers: PersonNumbers) -> None:
-        """Count rows with one key as clashes if they are different persons'."""
+        """Count rows with the same key as clashes if they belong to different persons."""
         if not self.tables.number("SELECT count(*) FROM strangers"):
             return
         self.tables.run("CREATE TABLE apart (person UBIGINT, winner_person UBIGINT)")

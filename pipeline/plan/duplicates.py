@@ -2,17 +2,18 @@
 
 The decisions (docs/change/architecture.md#uuids):
 
-* Rows with one source key are one event: the latest receive time wins (the earliest, where the mapping says so), then
-  the latest time, then the greatest digest of what the row says, however it is written. The others are skips:
-  `duplicate_event` when their content equals the winner's, else `superseded`.
-  Rows whose event name or UTC day differs from the winner's are different events, whatever their key: each is counted
-  as a *clash*, and a check of the plan stops on any. So are rows of another person. The distinct_id may differ, because
-  an export made after a merge shows the merged id: whose it is, identity resolution tells (`strangers`).
+* Rows with the same source key are one event: the row with the latest receive time stays (the earliest, if the mapping
+  says so), then the one with the latest time, then the one whose content has the greatest digest, however it is
+  written. The others are skipped: as `duplicate_event` if their content equals the winner's, else as `superseded`.
+  Rows whose event name or UTC day differs from the winner's are different events, whatever their key: each counts
+  as a *clash*, and a check of the plan stops on any. The same holds for rows of another person. The distinct_id may
+  differ, because an export made after a merge shows the merged id: identity resolution decides whose it is
+  (`strangers`).
 * Identical rows without a source key stay separate events, distinguished by an ordinal, unless `collapse` makes them
-  one event (the others are duplicates then, even where they write the same record differently). It does not matter
+  one event (then the others are duplicates, even if they write the same record differently). It does not matter
   which row gets which ordinal: the rows are interchangeable and the set of uuids is the same.
-* In a plan that is one of a series, or that replays another one, events that an earlier plan settled are left out:
-  `already_settled`. They retain the number of their copy.
+* A plan that is one of a series, or that replays another one, leaves out the events that an earlier plan settled:
+  `already_settled`. They keep the number of their copy.
 """
 
 from __future__ import annotations
@@ -31,13 +32,12 @@ if TYPE_CHECKING:
     from pipeline.plan.fact_tables import FactTables
 
 CHANGED = 1
-"""The ordinal of an event with a key that an earlier plan of the series settled with another content."""
+"""The ordinal of an event with a key that an earlier plan of the series settled with other content."""
 
 
 class Clash(NamedTuple):
-    """Two rows with one source key that are different events, by name and day, or only by person. Rows are (block,
-    row); the names are None for rows without an event. The winner is EARLIER if an earlier plan of the series sent
-    it."""
+    """Two rows with one source key that are different events: by name and day, or only by person. Rows are (block,
+    row); a name is None if its row has no event. The winner is EARLIER if an earlier plan of the series sent it."""
 
     row: tuple[int, int]
     winner: tuple[int, int]
@@ -49,11 +49,11 @@ class Clash(NamedTuple):
 
 EARLIER = (-1, -1)
 MAX_CLASHES = 3
-"""This many clashes are examples, the first in the source."""
+"""The first clashes of the source, this many, serve as examples."""
 
 
 class Replaced(NamedTuple):
-    """A superseded event and the one that is sent in its place, both (block, row, position), and why that one."""
+    """A superseded event and the one that is sent instead, both as (block, row, position), and the reason."""
 
     event: tuple[int, int, int]
     winner: tuple[int, int, int]
@@ -63,8 +63,8 @@ class Replaced(NamedTuple):
 Canonical: TypeAlias = Callable[
     [Iterator[tuple[int, int, int]]], Iterator[tuple[NDArray[np.uint64], NDArray[np.uint64]]]
 ]
-"""The digests of what the facts at these (block, row, position) say in one spelling, in their order: some
-places (`facts`) at a time, and the halves of each digest, of shape (n, 2)."""
+"""Takes places (block, row, position), some at a time (`facts`); gives, in the same order, the halves of the digest of
+what the fact at each place says in one canonical spelling, in the shape (n, 2)."""
 
 _TWICE = "CREATE TABLE twice AS SELECT xor(hi, lo) AS folded FROM facts GROUP BY folded HAVING count(*) > 1"
 _COPIES = "CREATE TABLE copies AS SELECT facts.* EXCLUDE same FROM facts SEMI JOIN twice ON xor(hi, lo) = folded"
@@ -78,7 +78,7 @@ SELECT hi, lo FROM (
 )
 WHERE rank = 1 GROUP BY hi, lo HAVING min(content_hi) < max(content_hi) OR min(content_lo) < max(content_lo)
 """
-"""The keys of which several rows of one time differ: only what they say, however it is written, tells which stands."""
+"""The keys for which several rows with the same times differ: only their content, however written, decides."""
 _PLACES_TIED = """
 SELECT block, row, position FROM copies SEMI JOIN tied USING (hi, lo) WHERE NOT keyless ORDER BY place
 """
@@ -108,8 +108,8 @@ FROM (
     )
 )
 """
-"""Each copy with the one that stands for its key. The first in the source stands for equal events. Rows `apart` are
-events of their own, numbered in the order of the source."""
+"""Each copy with the row that stays for its key. Among equal events the first in the source stays. Rows that are
+`apart` are events of their own, numbered in the order of the source."""
 _DECIDE = """
 INSERT INTO decided
 SELECT place, block, row, position, row_events, event, name, time, code, ordinal FROM judged
@@ -139,14 +139,14 @@ _ODD = 0x9E3779B97F4A7C15
 
 class Copies(NamedTuple):
     """Rows with a key that are left out for another one: the first superseded event, and how many rows may state
-    other things than the row that stands."""
+    something else than the row that stays."""
 
     replaced: Replaced | None
     other: int
 
 
 def decide_copies(tables: FactTables, *, collapse: bool, canonical: Canonical) -> Copies:
-    """Decide on the rows of the source that have one uuid: fill `decided`, and make `clashing` and `strangers`."""
+    """Decide on the rows of the source that share a uuid: fill `decided`, and make `clashing` and `strangers`."""
     for sql in (_TWICE, _COPIES, _TIED, _CANONICAL):
         tables.run(sql)
     tables.drop("twice")
@@ -169,7 +169,7 @@ def decide_copies(tables: FactTables, *, collapse: bool, canonical: Canonical) -
 
 
 def first_clashes(tables: FactTables, rows: str) -> list[Clash]:
-    """The first of these rows of `clashing` or `strangers`."""
+    """The first of these rows in `clashing` or `strangers`."""
     found = tables.rows(
         "SELECT block, row, winner_block, winner_row, name, winner_name, time, winner_time"
         f" FROM {rows} ORDER BY ALL LIMIT {MAX_CLASHES}"
@@ -178,7 +178,7 @@ def first_clashes(tables: FactTables, rows: str) -> list[Clash]:
 
 
 def _first_replaced(tables: FactTables) -> Replaced | None:
-    """The first superseded event in the source, with the one that stands."""
+    """The first superseded event in the source, and the event that stays."""
     found = tables.rows(
         "SELECT block, row, position, winner_block, winner_row, winner_position, same_receipt, time = winner_time"
         " FROM lost WHERE event AND NOT alike ORDER BY block, row, position LIMIT 1"
@@ -195,10 +195,10 @@ def _first_replaced(tables: FactTables) -> Replaced | None:
 
 
 def decide_settled(tables: FactTables, settled: Settled, *, in_series: bool) -> int:
-    """Leave out the events to send that were settled before. Returns how many of them have another content now.
+    """Leave out the events that were settled before. Returns how many of them have other content now.
 
-    In a series, those with a key that have another content get the ordinal CHANGED, and the clashes and strangers among
-    them are added; this needs the table `name_hashes`.
+    In a series, events with a key and other content get the ordinal CHANGED, and clashes and strangers among them are
+    added; this needs the table `name_hashes`.
     """
     tables.run(f"CREATE TABLE settled ({_SETTLED})")
     names = ("JOIN name_hashes USING (name)", ", hash") if in_series else ("", "")
@@ -239,7 +239,7 @@ def hashes_of(names: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def cells_of(hashes: NDArray[np.uint64], times: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A hash of event name and UTC day; `hashes` are those of the names."""
+    """A hash of each event name and UTC day; `hashes` are those of the names."""
     days = (times // DAY).astype(np.int64).view(np.uint64)
     cells: NDArray[np.uint64] = hashes ^ (days * np.uint64(_ODD))
     return cells

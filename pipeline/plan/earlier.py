@@ -32,7 +32,7 @@ class _Head(msgspec.Struct):
 
 
 def plans_beside(directory: Directory, target: str) -> list[Directory]:
-    """The applied plans beside a new plan that name the same target; none where the new plan names no target."""
+    """The applied plans next to a new plan that name the same target; none if the new plan names no target."""
     if not target:
         return []
     own = directory.path.resolve()
@@ -49,9 +49,10 @@ def left_out(plans: Sequence[Directory]) -> list[tuple[str, str, str]]:
             raise UsageError(f"{directory.name} contains no plan", hint="give --earlier the directory of a plan")
         if found != FORMAT:
             raise UnsafePlan(
-                f"the merges that {directory.name} sent to the same target cannot be read: it has format {found}, and"
+                f"cannot read the merges that {directory.name} sent to the same target: it has format {found}, and"
                 f" this version reads {FORMAT}",
-                hint="plan with the version of backcast that made it; or move it elsewhere, and merges may be repeated",
+                hint="plan with the version of backcast that made it; or move that plan elsewhere, but then merges"
+                " may be repeated",
             )
     merges = {Path(one.name).name: read_totals(one.ledger).of(PHASE).settled for one in plans}
     return [
@@ -62,7 +63,7 @@ def left_out(plans: Sequence[Directory]) -> list[tuple[str, str, str]]:
 
 
 def earlier_links(plans: Sequence[Directory]) -> Iterator[EarlierLink]:
-    """The links of these plans with the state of each. Raises UsageError for discarded merges, BrokenLedger."""
+    """The links of these plans with the state of each. Raises UsageError if merges were discarded, BrokenLedger."""
     return chain.from_iterable(map(_links, plans))
 
 
@@ -73,8 +74,8 @@ def _links(directory: Directory) -> Iterator[EarlierLink]:
         if found is not None and not found.merges_kept and plan.events.phases.get(PHASE):
             raise UsageError(
                 f"the merges of {directory.name} were discarded at {found.at}, so a new plan could contradict them",
-                hint="plan into a folder that is not next to it, if no device of the export is in that plan; next time"
-                " keep them: backcast discard PLAN --keep-merges",
+                hint="plan into a folder that is not next to it, if that plan has no device of this export; next time"
+                " keep the merges: backcast discard PLAN --keep-merges",
             )
     if not directory.identities.exists() or not directory.identities.stat().st_size:
         return

@@ -1,8 +1,8 @@
-"""How large an import will be and how long it takes, from a sample: before hours are spent on a plan.
+"""Estimates from a sample how large an import will be and how long it takes, before hours are spent on a plan.
 
-The first blocks of files that are spread over the export are transformed as a plan and an apply do, and their CPU time
-is measured. Files of one kind (format, compression, columns, table) are taken for alike: what the sample has for each
-stored byte is extrapolated to the bytes of all. Duplicates, merges and profiles are not known from a sample.
+The first blocks of files that are spread over the export are transformed as plan and apply do it, and their CPU time
+is measured. Files of one kind (format, compression, columns, table) are assumed to be alike: what the sample has per
+stored byte is extrapolated to all bytes. A sample does not show duplicates, merges and profiles.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from pipeline.transform.block import BlockTransformer, observe_block
 from pipeline.transform.tasks import Task
 
 FILES, BLOCKS = 24, 2
-"""Files that are sampled, and blocks of each that are transformed."""
+"""How many files are sampled, and how many blocks of each are transformed."""
 SECONDS = 20.0
-"""After so long no other file is sampled; each kind of files has one at least."""
+"""After this many seconds no other file is sampled, but at least one of each kind."""
 _BYTES_OF_TEXT = frozenset(("jsonl", "csv", "json"))
-"""Formats whose blocks lie at bytes. Those of the others count rows, which are no share of the bytes of the file."""
+"""Formats whose blocks are ranges of bytes. Blocks of other formats count rows, which are not a share of the bytes."""
 _KEY = "phc_" + "0" * 43
 
 
 class Sampled(msgspec.Struct, frozen=True):
-    """What was read for the estimate. `bytes` are as stored; `seconds` is the time that it took."""
+    """What was read for the estimate. `bytes` are bytes as stored; `seconds` is how long reading took."""
 
     files: int
     bytes: int
@@ -52,7 +52,7 @@ class Sampled(msgspec.Struct, frozen=True):
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """The hours that one limit alone would take, and what it is."""
+    """A limit, and the hours that sending would take if it were the only one."""
 
     name: str
     hours: float
@@ -60,13 +60,13 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """Estimated totals of an export, and the time of its plan and of sending it.
+    """Estimated totals of an export, and the time to plan and to send it.
 
-    `json_bytes` are those of the requests before gzip, `sent_bytes` after it. `plan_cpu` and `apply_cpu` are seconds of
-    CPU of this machine, or of one like it; `workers` share those of a plan, and one process sends. `plan_parent` are
-    those of the process that cuts the files into blocks, reads what workers cannot read by themselves, and receives
-    what they count. `limits` are those of sending, the one that binds first before the others. `spread` is how much the
-    events for each stored byte differ between the sampled files: their relative standard deviation.
+    `json_bytes` is the size of the requests before gzip, `sent_bytes` after it. `plan_cpu` and `apply_cpu` are seconds
+    of CPU on this machine or one like it; `workers` share those of a plan, while one process sends. `plan_parent` is
+    the share of the process that cuts files into blocks, reads what workers cannot read by themselves, and receives
+    their counts. `limits` are the limits of sending, the one that binds first at the front. `spread` is how much the
+    events per stored byte differ between the sampled files: their relative standard deviation.
     """
 
     files: int
@@ -91,7 +91,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 class _Measured(NamedTuple):
-    """One sampled file: its stored bytes, and what they have."""
+    """One sampled file: its stored bytes, and what they contain."""
 
     stored: float
     rows: float
@@ -113,11 +113,11 @@ def estimate_plan(
 ) -> Estimate:
     """Estimate an import from a sample of its export. Nothing is written, and nothing is sent.
 
-    `rate` is that of `apply --rate`, in events a second. A cluster is asked how many workers it has. Raises UsageError,
-    MappingError, UnreadableExport, Unfinished; EmptyExport if the sample has no event.
+    `rate` is the `--rate` of apply, in events a second. A cluster is asked for its number of workers. Raises
+    UsageError, MappingError, UnreadableExport, Unfinished; EmptyExport if the sample has no event.
     """
     if "-" in sources:
-        raise UsageError("standard input cannot be sampled", hint="name files or folders")
+        raise UsageError("an estimate cannot sample standard input", hint="name files or folders")
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as spool:
         work = Directory(Path(spool))
@@ -153,7 +153,7 @@ def _kind(part: Part) -> tuple[object, ...]:
 
 
 def _kinds(source: Source) -> Iterator[list[int]]:
-    """The files to sample of each kind, evenly spread, the most telling first: the middle, then the ends."""
+    """The files to sample, for each kind: evenly spread, the most informative first: the middle, then the ends."""
     kinds: dict[tuple[object, ...], list[int]] = {}
     for number, part in enumerate(source.parts):
         kinds.setdefault(_kind(part), []).append(number)
@@ -161,17 +161,17 @@ def _kinds(source: Source) -> Iterator[list[int]]:
     for numbers in kinds.values():
         count = min(most, len(numbers))
         spread = [numbers[(2 * place + 1) * len(numbers) // (2 * count)] for place in range(count)]
-        # Halving the distance each time: where time runs out, what was sampled is spread all the same.
+        # Halve the distance each time, so that the sample is spread evenly even if time runs out.
         yield sorted(spread, key=lambda number, all_=spread: _turn(all_.index(number)))  # type: ignore[misc]
 
 
 def _turn(place: int) -> int:
-    """The place of a number when its bits are read backwards: neighbours come far apart."""
+    """The number with its bits in reverse order, so that neighbours come far apart."""
     return int(f"{place:016b}"[::-1], 2)
 
 
 def _measure(transformer: BlockTransformer, part: Part, size: int, began: float) -> _Measured | None:
-    """What the first blocks of a file have; None where it has no rows, or too many to count."""
+    """What the first blocks of a file contain; None if it has no rows, or too many to count."""
     length = packed = rows = events = json = sent = requests = all_rows = 0
     plan = apply = 0.0
     envelope = Envelope(_KEY)
@@ -187,7 +187,7 @@ def _measure(transformer: BlockTransformer, part: Part, size: int, began: float)
         parent += time.process_time() - start
         task = Task(number, block)
         if not number:
-            observe_block(transformer, task)  # compiles what the mapping needs, which is no part of the measurement
+            observe_block(transformer, task)  # compiles what the mapping needs before the measurement
         start = time.process_time()
         stats, staged, _ = observe_block(transformer, task)
         made = _requests(transformer, Task(number, msgspec.structs.replace(block, content=staged), seal=stats.digest))
@@ -223,7 +223,7 @@ def _requests(transformer: BlockTransformer, task: Task) -> list[Fragment]:
 
 
 def _packed(part: Part, block: Block) -> int:
-    """About how many stored bytes a block has: as many as gzip makes of it where the file is compressed."""
+    """About how many stored bytes a block has: if the file is compressed, as many as gzip makes of the block."""
     if not part.codecs or block.content is None:
         return block.length
     stream = zlib.compressobj(6)
@@ -243,7 +243,7 @@ def _extrapolated(
     for part, size in zip(source.parts, source.sizes, strict=True):
         by_kind[_kind(part)] = by_kind.get(_kind(part), 0) + size
     for kind, size in by_kind.items():
-        # Tables are recognised in the sample alone, so its kinds may be finer.
+        # Tables are recognised only in the sample, so its kinds may be finer.
         some = [one for key, found in kinds.items() if key[:3] == kind[:3] for one in found] or every
         stored = sum(one.stored for one in some)
         for place in range(len(total)):

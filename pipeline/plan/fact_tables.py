@@ -1,11 +1,11 @@
 """The facts of all blocks of a plan, as the tables of a database that spills to disk.
 
-Every decision and every count of a plan is a query here. Those that sort or group more than fits into memory go on in
-the plan's scratch folder, so memory does not grow with the export (docs/know/promises.md#constant-memory).
+Every decision and every count of a plan is a query here. A query that sorts or groups more than fits into memory
+continues in the plan's scratch folder, so memory does not grow with the export (docs/know/promises.md#constant-memory).
 
     facts     every fact (`pipeline.transform.facts`): `event` for kind, `received` as it is ranked, and `place`
-    decided   the facts that are left out, with a skip's `code`, and the events that are sent as number `ordinal` of
-              rows that are equal
+    decided   the facts that are left out, with the `code` of the skip, and the events that are sent as number
+              `ordinal` of several equal rows
     sent      the events that are sent
 """
 
@@ -24,9 +24,9 @@ from pipeline.plan.sealed.directory import Directory
 from pipeline.transform.facts import numbers, write_no_facts
 
 MEMORY, THREADS = "256MB", 2
-"""Measured with 4,000,000 events of one person and with 20,000,000 of a million: nothing needs more at once."""
+"""Measured with 4,000,000 events of one person and with 20,000,000 of a million people: nothing needs more at once."""
 _EARLIEST = 1 << 62
-"""If the row received earliest counts, `received` is this less the receive time; 0 still means none."""
+"""If the row received earliest counts, `received` is this minus the receive time; 0 still means no receive time."""
 _FACTS = """
 CREATE VIEW facts AS
 SELECT block, row, position, row_events, kind = 'event' AS event, name, person, time, {received} AS received, hi, lo,
@@ -49,8 +49,8 @@ _ALL_SENT = "CREATE OR REPLACE VIEW sent AS SELECT *, 0 AS ordinal FROM facts WH
 
 
 class FactTables(Database):
-    """The tables of a plan, once every block was mapped. With `earliest`, the row that was received earliest
-    counts among those with one key."""
+    """The tables of a plan, once every block is mapped. With `earliest`, the row that was received earliest counts
+    among rows with the same key."""
 
     def __init__(self, directory: Directory, *, earliest: bool = False) -> None:
         super().__init__(directory.scratch, MEMORY, THREADS, ordered=False)
@@ -61,7 +61,7 @@ class FactTables(Database):
         self.run(_ALL_SENT)
 
     def apply_decisions(self) -> None:
-        """Let `sent` follow what `decided` has now."""
+        """Make `sent` reflect the current contents of `decided`."""
         self.run(_SENT if self.number("SELECT count(*) FROM decided") else _ALL_SENT)
 
     def add(self, table: str, *columns: NDArray[Any]) -> None:
@@ -69,12 +69,12 @@ class FactTables(Database):
         self.append(table, {str(number): column_of(one) for number, one in enumerate(columns)})
 
     def arrays(self, sql: str) -> Iterator[dict[str, NDArray[Any]]]:
-        """A large result of numbers without nulls, some rows at a time, by the names of its columns."""
+        """A large result of numbers without nulls, in batches, by column name."""
         for batch in self.stream(sql):
             yield {name: column(batch, name) for name in batch.schema.names}
 
     def tuples(self, sql: str) -> Iterator[Any]:
-        """The rows of a large result, one at a time."""
+        """The rows of a large result, one by one."""
         return chain.from_iterable(
             zip(*(of.to_pylist() for of in batch.columns), strict=True) for batch in self.stream(sql)
         )

@@ -1,4 +1,4 @@
-"""The days that files contain by the dates in their names: which are there, missing, or there twice."""
+"""The days that files contain judging by the dates in their names: which are there, missing, or there twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST_DAYS, _REGULAR = 14, 0.9
 
 
 class Dated(NamedTuple):
-    """The days (days since 1970) that a file contains by its name."""
+    """The days (days since 1970) that a file contains, judging by its name."""
 
     first: int
     last: int
@@ -29,7 +29,7 @@ class Dated(NamedTuple):
 
 
 def _families(paths: Sequence[str]) -> Iterator[list[Dated]]:
-    """Files whose names are alike but for dates and numbers, each family in the order of its days."""
+    """Files whose names differ only in dates and numbers, each family in the order of its days."""
     families: dict[tuple[str, int], list[Dated]] = defaultdict(list)
     for path in paths:
         days: list[int] = []
@@ -48,7 +48,8 @@ def _families(paths: Sequence[str]) -> Iterator[list[Dated]]:
 
 
 def _ranges(family: list[Dated]) -> list[Dated]:
-    """The files of a family with two dates, where these are the range of its rows: one range follows the other."""
+    """The files of a family whose names have two dates, if these are the range of its rows: the ranges follow each
+    other."""
     by_range = {(one.first, one.last): one for one in family}
     ranges = sorted(by_range.values())
     if len(ranges) < 2 or all(one.first == one.last for one in ranges):
@@ -58,7 +59,7 @@ def _ranges(family: list[Dated]) -> list[Dated]:
 
 
 def files_of_days(paths: Sequence[str]) -> dict[int, int]:
-    """How many files each day (the proleptic ordinal) has, by the dates in their names."""
+    """How many files each day (as a proleptic ordinal) has, judging by the dates in their names."""
     counts: Counter[int] = Counter()
     for family in _families(paths):
         for one in family:
@@ -67,9 +68,9 @@ def files_of_days(paths: Sequence[str]) -> dict[int, int]:
 
 
 def missing_days(paths: Sequence[str]) -> list[tuple[int, int, str]]:
-    """Runs of days (first, last, a file after them) for which files are missing between others of their kind.
+    """Runs of days (first, last, a file after them) for which files are missing between others of the same kind.
 
-    Files of one day each have to be daily otherwise, or daily from Monday to Friday.
+    Files of one day each must otherwise be daily, or daily from Monday to Friday.
     """
     found = []
     for family in _families(paths):
@@ -98,8 +99,8 @@ def missing_days(paths: Sequence[str]) -> list[tuple[int, int, str]]:
 def overlapping(paths: Sequence[str]) -> list[tuple[int, int, str, str]]:
     """Files (first common day, last common day, both files) whose names say that they contain the same days.
 
-    Ranges that share one day are how some tools write a half-open range. A copy has the name of another but for what
-    a file manager or browser adds, such as ` (1)`.
+    Ranges that share one day do not count: some tools write half-open ranges like this. A copy has the name of another
+    file plus what a file manager or browser adds, such as ` (1)`.
     """
     found = []
     for family in _families(paths):
@@ -114,7 +115,7 @@ def overlapping(paths: Sequence[str]) -> list[tuple[int, int, str, str]]:
 
 
 def copied_files(paths: Sequence[str]) -> list[tuple[str, str]]:
-    """Files whose name says that they are copies of others that are there."""
+    """Files whose names say that they are copies of other files of the export."""
     known = set(paths)
     return sorted((_COPY.sub("", path), path) for path in paths if _COPY.search(path) and _COPY.sub("", path) in known)
 

@@ -1,6 +1,6 @@
-"""Writes the lookup tables that are too large for memory (`pipeline.mapper.program.lookup_table` reads them).
+"""Writes lookup tables that are too large for memory (`pipeline.mapper.program.lookup_table` reads them).
 
-Entries are appended to a file as they are read; their keys are sorted in a database on disk, so memory does not grow
+Entries are appended to a file as they are read. Their keys are sorted in a database on disk, so memory does not grow
 with their number.
 """
 
@@ -20,8 +20,8 @@ from pipeline.plan.sealed.directory import Directory
 _ENTRY = np.dtype([
     ("hi", "<u8"), ("lo", "<u8"), ("place", "<u8"), ("value", "<u8"), ("part", "<u4"), ("changed", "<u4"),
 ])  # fmt: skip
-"""xxh3-64 and xxh64 of the key, the place of the entry, xxh3-64 of its value, the number of the file that has it, and
-whether the key had another value before, in the same file."""
+"""xxh3-64 and xxh64 of the key, the place of the entry, xxh3-64 of its value, the number of its file, and whether the
+key had another value before in the same file."""
 _KEYS = "CREATE TABLE keys (hi UBIGINT, lo UBIGINT, place UBIGINT, value UBIGINT, part UINTEGER, changed UINTEGER)"
 _LAST = "SELECT hi, max(place) AS place FROM keys GROUP BY hi, lo ORDER BY hi, lo"
 """The entry of each key that counts."""
@@ -36,8 +36,8 @@ _AT_ONCE = 50_000
 
 
 class LookupWriter:
-    """The entries of all large tables of a plan. `add` them, `finish` once; then `changes` says which keys of which
-    file (numbered by the caller) had another value before: how many, and the first of them."""
+    """The entries of all large tables of a plan. `add` each, `finish` once. Then `changes` says how many keys of each
+    file (numbered by the caller) had another value before, and which was the first."""
 
     def __init__(self, directory: Directory) -> None:
         self._folder = directory.path
@@ -51,7 +51,7 @@ class LookupWriter:
         self.changes: dict[int, tuple[int, str]] = {}
 
     def add(self, table: str, key: str, value: str, part: int, *, changed: bool = False) -> None:
-        """Add an entry, which counts rather than those of the same key that were added before."""
+        """Add an entry. It replaces an entry with the same key that was added before."""
         name, text = stored_key(table, key), value.encode("utf-8", "surrogatepass")
         self._file.write(LENGTHS.pack(len(name), len(text)) + name + text)
         hashes = xxhash.xxh3_64_intdigest(name), xxhash.xxh64_intdigest(name)
@@ -90,12 +90,12 @@ class LookupWriter:
                 self.changes[part] = count, key
 
     def table(self, name: str) -> StoredTable:
-        """The table of a name, after `finish`."""
+        """The table with this name, after `finish`."""
         return StoredTable(self._folder, name)
 
 
 def _slots_of(hashes: NDArray[np.uint64], places: NDArray[np.uint64], bits: int, end: int) -> NDArray[np.void]:
-    """The slots from number `end` on, up to the last that these keys take."""
+    """The slots from number `end` on, up to the last slot that these keys take."""
     order = np.arange(len(hashes), dtype=np.int64)
     home = (hashes >> np.uint64(64 - bits)).astype(np.int64)
     taken = np.maximum(np.maximum.accumulate(home - order), end) + order - end

@@ -1,8 +1,8 @@
 """Lookup files: files of an export whose rows are entries of tables (`lookup_files` of a mapping), such as names by id.
 
-A plan reads them once and seals their entries in `lookups.json`. So an event depends on the plan alone, and a plan can
-be applied without the lookup files. Every worker has these tables in memory; one with too many entries for that is in
-files of its own, which are sealed too (`pipeline.plan.lookup_writer`), and is null in `lookups.json`.
+A plan reads them once and seals their entries in `lookups.json`. So an event depends only on the plan, and a plan can
+be applied without the lookup files. Every worker has these tables in memory. A table with too many entries for that
+has files of its own, which are sealed too (`pipeline.plan.lookup_writer`), and is null in `lookups.json`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from pipeline.plan.lookup_writer import LookupWriter
 
 MOST_ENTRIES = 250_000
-"""In memory, of all tables of a mapping together."""
+"""At most this many entries are in memory, in all tables of a mapping together."""
 _SHOWN_CHARACTERS = 60
 
 
 class Lookups(NamedTuple):
-    """The entries of each table, and notices (code, file, sentence): how many came from which file, which rows have
+    """The entries of each table, and notices (code, file, sentence): how many entries each file gave, which rows gave
     none, and which tables have no file."""
 
     tables: dict[str, Map[str, str]]
@@ -48,8 +48,8 @@ class Lookups(NamedTuple):
 
 
 class _FileCounts(msgspec.Struct):
-    """What one file has for a table. `changed` are the keys that had another value before, as far as they are counted
-    in memory; `broken` is the first row that cannot be read."""
+    """What one file has for a table. `changed` are the keys that had another value before, as far as memory counts
+    them; `broken` is the first row that cannot be read."""
 
     part: Part
     lookup: LookupFile
@@ -62,11 +62,11 @@ class _FileCounts(msgspec.Struct):
 
 
 def read_lookups(source: Source, mapping: Mapping, directory: Directory) -> Lookups:
-    """The tables of a mapping's lookup files, in the order of the export's files. Large ones are written into the
-    directory of the plan.
+    """The tables of a mapping's lookup files, which are read in the order of the export's files. Large ones are written
+    into the directory of the plan.
 
-    Where two rows have one key, the later one counts. Raises UnfitExport for a table without a file that the mapping
-    needs, and for files without a column that it names; and UnreadableExport.
+    If two rows have the same key, the later one counts. Raises UnfitExport if a required table has no file, or if a
+    file lacks a column that the mapping names; and UnreadableExport.
     """
     reader = _Reader(directory)
     notices: list[tuple[str, str, str]] = []
@@ -77,8 +77,8 @@ def read_lookups(source: Source, mapping: Mapping, directory: Directory) -> Look
             patterns = " or ".join(lookup.file)
             if lookup.missing == "stop":
                 raise UnfitExport(
-                    f"the export has no file {patterns}, from which {mapping.tool} takes its table {name!r}",
-                    hint="give that file with the others; it is part of the export",
+                    f"the export has no file {patterns}, which {mapping.tool} needs for its table {name!r}",
+                    hint="pass that file with the others; it is part of the export",
                 )
             sentence = f"the export has no file {patterns}: the table {name!r} is empty"
             notices.append(("lookup_missing", patterns, sentence))
@@ -92,8 +92,8 @@ def read_lookups(source: Source, mapping: Mapping, directory: Directory) -> Look
 
 
 class _Reader:
-    """Reads lookup files one after the other. `tables` are those in memory, the largest of which moves to disk where
-    they have too many entries together; `files` are the counts of each file."""
+    """Reads lookup files one after the other. `tables` are those in memory; if they have too many entries together, the
+    largest moves to disk. `files` has the counts of each file."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
@@ -130,14 +130,14 @@ class _Reader:
                     others = sum(map(len, self.tables.values())) - len(table)
         if counts.rows and not counts.entries and not counts.broken and lookup.missing == "stop":
             raise UnfitExport(
-                f"no row of {part.path} has {_wanted(lookup)}, from which the table {name!r} is built",
+                f"no row of {part.path} has {_wanted(lookup)}, which the table {name!r} is built from",
                 hint="leave the file out, or correct `key` and `value` of the table under `lookup_files`",
             )
 
     def _move_largest(self) -> None:
-        """Move the table with most entries to disk. Keys that changed in the file that is being read are marked, so
-        that each counts once in it."""
-        from pipeline.plan.lookup_writer import LookupWriter  # which loads a database
+        """Move the table with the most entries to disk. Keys that changed in the file that is being read are marked, so
+        that each counts once for this file."""
+        from pipeline.plan.lookup_writer import LookupWriter  # this loads a database
 
         name = max(self.tables, key=lambda one: len(self.tables[one]))
         table, number = self.tables[name], len(self.files) - 1
@@ -161,7 +161,7 @@ class _Reader:
         return {name: self._store.table(name) if name in self._stored else self.tables[name] for name in self.tables}
 
     def changes(self, number: int) -> tuple[int, str]:
-        """In a file, how many keys had another value before, and the first of them; after `finish`."""
+        """How many keys of a file had another value before, and the first of them; after `finish`."""
         counts = self.files[number]
         if counts.table in self._stored and self._store is not None and not counts.changed:
             return self._store.changes.get(number, (0, ""))
@@ -177,7 +177,7 @@ def _notices(counts: _FileCounts, changes: tuple[int, str]) -> Iterator[tuple[st
     path, table = counts.part.path, counts.table
     yield "lookup_file", path, f"{pluralize(counts.entries, 'entry')} of the table {table!r}"
     if counts.broken:
-        yield "lookup_row", path, f"rows of the table {table!r} cannot be read, the first is {counts.broken}"
+        yield "lookup_row", path, f"rows of the table {table!r} cannot be read; the first is {counts.broken}"
     if counts.without:
         rows = pluralize(counts.without, "row")
         yield "lookup_row", path, f"{rows} without {_wanted(counts.lookup)} for the table {table!r}"
@@ -189,12 +189,12 @@ def _notices(counts: _FileCounts, changes: tuple[int, str]) -> Iterator[tuple[st
 
 
 def _text_at(paths: Sequence[str], row: Record) -> str | None:
-    """The text at the first of these paths that has one."""
+    """The string at the first of these paths that has one."""
     return next((text for path in paths if (text := _text(path, row)) is not None), None)
 
 
 def _object_at(paths: Sequence[str], row: Record) -> str | None:
-    """The values at these paths as an object in JSON, by the last names of the paths; None where there is none."""
+    """The values at these paths as a JSON object, by the last names of the paths; None if there are no values."""
     values = {path_steps(path)[-1]: value for path in paths if not is_absent(value := _value(path, row))}
     return encode(values).decode() if values else None
 
@@ -218,7 +218,7 @@ def _value(path: str, row: Record) -> Value:
 
 
 def save_lookups(directory: Directory, mapping: Mapping, lookups: Lookups) -> dict[str, str]:
-    """Write the tables into a plan; the names of its files with their digests, nothing for a mapping without tables."""
+    """Write the tables into a plan. Returns its files with their digests; nothing for a mapping without tables."""
     if not mapping.lookup_files:
         return {}
     tables = {name: None if isinstance(one, StoredTable) else one for name, one in lookups.tables.items()}
@@ -232,7 +232,7 @@ def save_lookups(directory: Directory, mapping: Mapping, lookups: Lookups) -> di
 
 
 def load_lookups(plan: Plan, directory: Directory) -> Tables:
-    """The tables that a plan sealed; its files were compared with their digests before."""
+    """The tables that a plan sealed. Its files were compared with their digests before."""
     if directory.lookups.name not in plan.files:
         return {}
     tables = msgspec.json.decode(directory.lookups.read_bytes(), type=dict[str, dict[str, str] | None])

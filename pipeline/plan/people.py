@@ -1,7 +1,7 @@
-"""Identities, groups and persons of a plan: decided and sealed by what workers wrote during the walk.
+"""Identities, groups and persons of a plan: decided and sealed from what workers wrote during the walk.
 
-What grows with the number of people lies on disk (docs/know/promises.md#constant-memory). Nothing depends
-on the order of rows.
+What grows with the number of people is on disk (docs/know/promises.md#constant-memory). Nothing depends on the order of
+rows.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     Resolved = Identities | NoIdentities
 
 MAX_NAMES = 200
-"""A plan lists this many property names, the most frequent."""
+"""A plan lists this many property names: the most frequent ones."""
 
 
 class _Id(msgspec.Struct):
@@ -84,9 +84,9 @@ T = TypeVar("T", SealedGroup, SealedPerson)
 
 
 class IdentityInputs(msgspec.Struct, frozen=True):
-    """Pairs of ids from elsewhere than the export: the operator's file of pairs, and the links of earlier plans.
+    """Pairs of ids that do not come from the export: the operator's file of pairs, and the links of earlier plans.
 
-    `follows` says that there are such plans.
+    `follows`: there are earlier plans.
     """
 
     pair_file: Path | None = None
@@ -95,7 +95,7 @@ class IdentityInputs(msgspec.Struct, frozen=True):
 
 
 class PeopleBuilder:
-    """Decides on ids, groups and persons by what workers wrote of blocks; `seal` writes the tables."""
+    """Decides on ids, groups and persons from what workers wrote about blocks; `seal` writes the tables."""
 
     def __init__(
         self,
@@ -134,13 +134,13 @@ class PeopleBuilder:
         return ObservedPairs(self._database)
 
     def close(self) -> None:
-        """Release memory and disk."""
+        """Free memory and disk."""
         if "_database" in vars(self):
             self._database.close()
 
     @property
     def has_effects(self) -> bool:
-        """Whether a row states anything but an event."""
+        """Whether any row states more than an event."""
         return self._statements.stated("pairs") or self._statements.stated("updates")
 
     def add_block(self, part: int, first_row: int, stats: BlockStats) -> None:
@@ -149,11 +149,11 @@ class PeopleBuilder:
         self._promoted.update(stats.promoted)
 
     def leave_out(self, copies: Iterable[tuple[int, NDArray[np.uint32], NDArray[np.uint16]]]) -> None:
-        """Let nothing count that events at these places, rows and positions of blocks, and their rows state."""
+        """Ignore the events at these rows and positions of blocks, and what their rows state."""
         self._statements.leave_out(copies)
 
     def find_ids(self) -> EventIds:
-        """The ids of events; before `seal`."""
+        """The ids of events. Called before `seal`."""
         pairs = self._statements.stated("pairs")
         if pairs:
             self._statements.add_pairs(self._observed, self._blocks)
@@ -169,11 +169,11 @@ class PeopleBuilder:
         promoted: bool,
         judge: Callable[[PersonNumbers], None],
     ) -> PeopleSeal:
-        """Write the tables of identities, groups and persons, and that of identified ids. `ids` are those of events.
+        """Write the tables of identities, groups and persons, and of identified ids. `ids` are the ids of events.
 
         `judge` is called once identities are decided.
-        `promoted`: the properties that the events to be sent promote were written (`pipeline.identity.promotion`); else
-        promotion is left to the service. `warnings` and `files` receive counts by code and the digests of the tables.
+        `promoted`: the properties that the events to be sent promote were written (`pipeline.identity.promotion`);
+        otherwise the service promotes them. `warnings` receives counts by code, and `files` the digests of the tables.
         """
         if self._inputs.pair_file is not None:
             from pipeline.identity.observed_pairs import add_pair_file
@@ -238,7 +238,7 @@ class PeopleBuilder:
         return summary
 
     def _initials(self, identities: Resolved, counts: PersonCounts) -> Iterator[SealedPerson]:
-        """The properties set once for persons before all events. An event belongs to the person of its id."""
+        """Properties to set once on persons before all events. An event belongs to the person of its id."""
         finals = last_values_in(self._updates(identities, promoted=True))
         policy = parse_policy(self._options.profile_policy)
         initials = initial_persons(
@@ -275,7 +275,7 @@ class PeopleBuilder:
         return sealed, writer.count - count
 
     def _seal_profiles(self, identities: Resolved, ids: EventIds, files: dict[str, str]) -> ProfilesSeal:
-        """Count who is identified. The table is retained only under `--persons identified`."""
+        """Count who is identified. The table is kept only with `--persons identified`."""
         chosen = self._options.persons == "identified"
         path = self._directory.identified if chosen else self._directory.scratch / "identified.bin"
         counts = write_identified(path, ids, identities.identified())
@@ -287,7 +287,7 @@ class PeopleBuilder:
         return ProfilesSeal(**counts._asdict(), **people._asdict(), looked_at=sampled, promoted=promoted)
 
     def _sent_ids(self) -> EventIds:
-        """The ids that merges and profile updates are sent for, each as without an event."""
+        """The ids for which merges and profile updates are sent, as if each had no event."""
 
         def hashes() -> Iterator[NDArray[np.uint64]]:
             for path in (self._directory.identities, self._directory.persons):
@@ -315,7 +315,7 @@ class PeopleBuilder:
                 for _, written in engine.map(write_profiles, tasks):
                     writer.write_lines(written.lines)
                     counts.add(written.counts)
-            else:  # what is settled is asked for a person at a time
+            else:  # settled updates are looked up one person at a time
                 finals = last_values_in(updates)
                 persons = profiles_of(
                     finals, counts, self._mapper, self._encoder, options, self._rules, wanted=self._wanted()
@@ -347,7 +347,7 @@ class PeopleBuilder:
             yield ProfileTask(Updates.of(piece), unwanted)
 
     def _wanted(self) -> Wanted | None:
-        """A predicate of who gets a profile, None where all do. To be called after `_seal_profiles`."""
+        """A predicate of who gets a profile; None if everyone does. Called after `_seal_profiles`."""
         if self._options.persons != "identified":
             return None
         identified = IdentifiedIds(self._directory.identified)

@@ -1,4 +1,4 @@
-"""The plug-ins of a plan: what it used of installed packages, sealed, and what has changed of it."""
+"""The plug-ins of a plan: what it used from installed packages, sealed, and what has changed since."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.plugins import FORMATS, KINDS, VERBS, Plugin, by_name, digest_of
 
 
 def used_plugins(name: str, mapping: Mapping, parts: Iterable[Part]) -> list[PluginSeal]:
-    """What a plan uses of packages; `name` is the name of its mapping, or its path. Raises UsageError."""
+    """What a plan uses from packages; `name` is its mapping's name or path. Raises UsageError."""
     used = []
     if packaged := of_packages().get(name):
         used.append(_seal(packaged[0][0], name, hashlib.sha256(mapping.text.encode()).hexdigest()))
@@ -26,8 +26,8 @@ def used_plugins(name: str, mapping: Mapping, parts: Iterable[Part]) -> list[Plu
 
 
 def broken_plugins(*, mappings: bool) -> list[tuple[str, str, str]]:
-    """Notices of what was left out: formats that cannot be loaded, verbs of a shipped name, `mappings` that were not
-    asked."""
+    """Notices about what was left out: formats that cannot be loaded, verbs with the name of a shipped one, `mappings`
+    that were not consulted."""
     from pipeline.mapper.registry import problems
 
     found = [*formats.problems(), *plugin_verbs.taken(), *(problems() if mappings else ())]

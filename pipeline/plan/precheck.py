@@ -1,7 +1,7 @@
-"""Checks of the first rows of every file, before a plan reads them all.
+"""Checks of the first rows of every file, before a plan reads everything.
 
 They find which table of a warehouse a file contains, which is sealed with it, and whether the columns that the operator
-named exist. Where the header or the first row of a file decides this, nothing more of it is read.
+named exist. If the header or the first row of a file decides this, no more of it is read.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from pipeline.models import Part, SealedOptions, Source
 from pipeline.values import Record
 
 BLOCK_BYTES, BLOCK_ROWS = 64 * 1024, 1
-"""The size of the blocks in which a file is read here, because one row mostly decides."""
+"""The block size for reading a file here; mostly, one row decides."""
 MAX_SHOWN = 12
-"""An error lists this many names at most."""
+"""An error lists at most this many names."""
 
 
 def with_tables_apart(source: Source, mapping: Mapping) -> Source:
-    """The source with files that have the bytes of another file and the name of another table: they are no copies.
+    """The source, in which files with equal bytes but the names of different tables do not count as copies.
 
-    One action may be a row of several tables, as in Heap, so two tables can be equal to the byte.
+    One action may be a row in several tables, as in Heap, so two tables can be equal to the byte.
     """
     rule = mapping.table_from_path
     if rule is None or not source.copies:
@@ -61,10 +61,10 @@ def with_tables_apart(source: Source, mapping: Mapping) -> Source:
 
 
 def check_first_rows(parts: Sequence[Part], mapping: Mapping, options: SealedOptions) -> tuple[Part, ...]:
-    """The parts, with their tables where the mapping distinguishes tables.
+    """The parts, with their tables if the mapping distinguishes tables.
 
-    Raises UnfitExport where the table of a part cannot be recognised, and where no row has a column that the operator
-    named; and UnreadableExport.
+    Raises UnfitExport if the table of a part cannot be recognised, or if no row has a column that the operator named;
+    and UnreadableExport.
     """
     named = named_columns(mapping, options)
     if mapping.table_from_path is not None:
@@ -79,7 +79,7 @@ def detect_settings(
 ) -> tuple[SealedOptions, list[tuple[str, str, str]]]:
     """The options with the settings that the first rows of parts decide, and a notice (code, part, sentence) for each.
 
-    A setting that the operator gave is not changed. Raises UnreadableExport.
+    A setting that the operator gave stays as it is. Raises UnreadableExport.
     """
     undecided = {name: one for name, one in mapping.settings.items() if one.found and not options.settings.get(name)}
     notices: list[tuple[str, str, str]] = []
@@ -93,13 +93,13 @@ def detect_settings(
                 value = setting.one_of[0]
                 options = replace(options, settings={**options.settings, name: value})
                 notices.append(
-                    ("setting_found", part.path, f"planned with --set {name}={value}, for what this file is")
+                    ("setting_found", part.path, f"planned with --set {name}={value}, because of this file's contents")
                 )
     return options, notices
 
 
 def _first_record(part: Part, mapping: Mapping) -> Record | None:
-    """The first row of a part as the mapper reads it; None without one."""
+    """The first row of a part as the mapper reads it; None if there is none."""
     record = next(_records(part, mapping), None)
     remove_blanks = blank_remover(mapping)
     if record is not None and remove_blanks is not None:
@@ -126,17 +126,18 @@ def _with_table(part: Part, mapping: Mapping, options: SealedOptions) -> Part:
     setting = options.settings.get(SETTING)
     if setting:
         raise UnfitExport(
-            f"--set table={setting} names no table that {part.path} could be", hint=_suggestion(setting, rule.known)
+            f"--set table={setting} does not name a table that {part.path} could be",
+            hint=_suggestion(setting, rule.known),
         )
     raise UnfitExport(
         f"cannot recognise the table in {part.path}, neither by its folder or name nor by its columns",
-        hint=f"name its folder or file for its table ({', '.join(rule.known)}),"
+        hint=f"rename its folder or file to the name of its table ({', '.join(rule.known)}),"
         " leave it out, or plan it by itself with --set table=NAME",
     )
 
 
 def _check_columns(parts: Sequence[Part], mapping: Mapping, named: NamedColumns) -> None:
-    """Raise UnfitExport for a named column that no part has, and for a part without a column that every part needs."""
+    """Raise UnfitExport if no part has a named column, or if a part lacks a column that every part needs."""
     missing = dict(named.all)
     columns: dict[str, None] = {}
     for part in parts if all(part.dialect.header for part in parts) else in_turn(parts):
@@ -164,7 +165,7 @@ def _check_columns(parts: Sequence[Part], mapping: Mapping, named: NamedColumns)
 
 
 def _rows_with_columns(part: Part, mapping: Mapping) -> Iterator[Record]:
-    """The rows that may differ in their columns: of a format with fixed columns, its header or first row alone."""
+    """The rows whose columns may differ; for a format with fixed columns, only its header or first row."""
     of_folders: Record = dict.fromkeys(name for name, _ in part.dialect.folders or ())
     if part.dialect.header:
         yield dict.fromkeys(part.dialect.header) | of_folders
@@ -182,7 +183,7 @@ def _missing_column(where: str, setting: str, column: str, columns: list[str]) -
 
 
 def _suggestion(word: str, words: Sequence[str]) -> str:
-    """The word that was probably meant, whatever its case; else the first of the words."""
+    """The word that was probably meant, ignoring case; else the first of the words."""
     by_lower_case = {one.lower(): one for one in reversed(words)}
     near = difflib.get_close_matches(word.lower(), by_lower_case, n=1)
     if near:

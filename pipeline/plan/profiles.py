@@ -1,4 +1,4 @@
-"""Writes the profile updates of people, from pieces of the updates, in any process of the engine."""
+"""Writes the profile updates of people from pieces of the updates, in any process of the engine."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SURELY_SMALL = 100_000
-"""An update with fewer bytes of properties passes every rule of size, however it is encoded."""
+"""An update with fewer bytes of properties than this passes every size rule, however it is encoded."""
 T = TypeVar("T", SealedGroup, SealedPerson)
 
 
 class Updates(msgspec.Struct, frozen=True):
-    """Some updates on their way to any process, as an Arrow stream, which travels as the bytes of a block do."""
+    """Some updates on their way to any process, as an Arrow stream, which travels like the bytes of a block."""
 
     content: bytes | memoryview | None
 
@@ -49,14 +49,14 @@ class Updates(msgspec.Struct, frozen=True):
 
 
 class ProfileTask(NamedTuple):
-    """A piece of the updates of persons, with all of each, and those of its people who get no profile."""
+    """A piece of the updates of persons, which has all updates of each, and those people in it who get no profile."""
 
     block: Updates
     unwanted: frozenset[str]
 
 
 class WrittenProfiles(NamedTuple):
-    """The lines of persons.jsonl that became of a piece."""
+    """The lines of persons.jsonl that came from a piece."""
 
     lines: bytes
     counts: PersonCounts

@@ -1,8 +1,8 @@
 """`plan --replay DIR`: only what an earlier plan did not deliver, after the mapping or the rows were corrected.
 
-The service has no undo, so an event that it accepted must not be sent again. What it accepted is in the facts and the
-ledger of that plan. The new plan leaves those uuids out, and a check (`pipeline.plan.checks.replay`) stops it if it
-did not find all of them again: their rows have other uuids now, and would be sent twice.
+The service has no undo, so an event that it accepted must not be sent again. The facts and the ledger of the earlier
+plan say what it accepted. The new plan leaves those uuids out, and a check (`pipeline.plan.checks.replay`) stops it if
+it did not find all of them again: their rows now have other uuids, and would be sent twice.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _AT_ONCE = 50_000
 
 
 class ReplayFacts(NamedTuple):
-    """What the check of a replay reads: the events that the earlier plan settled, how many of them the new plan does
-    not meet, and the rows of the first of those in words."""
+    """What the check of a replay reads: how many events the earlier plan settled, how many of them the new plan did
+    not find again, and the rows of the first of those in words."""
 
     settled: int
     unmet: int
@@ -52,7 +52,7 @@ class ReplayFacts(NamedTuple):
 
 class Replay(msgspec.Struct, frozen=True):
     """An earlier plan that was sent, opened for a new plan of what it did not deliver. `chain` are the plans that it
-    replays itself, the last one first, and before them its own."""
+    replays itself, the latest first."""
 
     chain: Sequence[tuple[Plan, Directory]]
     seal: ReplayedPlan
@@ -67,7 +67,7 @@ class Replay(msgspec.Struct, frozen=True):
 
     @property
     def notices(self) -> list[tuple[str, str, str]]:
-        """What the new plan states of it: (code, file, sentence)."""
+        """What the new plan says about it: (code, file, sentence)."""
         left_out = f"its {pluralize(self.seal.settled, 'settled event')} {are(self.seal.settled)} left out"
         where = f"plan {self.seal.digest[:12]}"
         return [("replay", where, f"only what that plan did not deliver is sent; {left_out}")]
@@ -88,17 +88,17 @@ class Replay(msgspec.Struct, frozen=True):
             return SettledEvents(scratch, database)
 
     def facts(self, settled: SettledEvents) -> ReplayFacts:
-        """What the new plan met of the settled events, once it decided on all of its own."""
+        """Which of the settled events the new plan found again, once it has decided on all of its own."""
         unmet, places = settled.not_found(EXAMPLES)
         rows = [f"row {row:,} of {self.plan.parts[part].path}" for part, row in places]
         return ReplayFacts(settled.events, unmet, rows)
 
 
 def open_replay(options: PlanOptions) -> Replay | None:
-    """The plan that --replay names, and those that it replays; None without the option.
+    """The plan that --replay names, and the plans that it replays itself; None without the option.
 
-    Raises UsageError for a plan of which nothing is left or that belongs to a job, UnsafePlan for one that is not
-    wholly sent, StalePlan where a plan that it replays itself is gone or was sent on, BrokenLedger.
+    Raises UsageError for a plan of which nothing is left or that belongs to a job, UnsafePlan for a plan that is not
+    completely sent, StalePlan if a plan that it replays itself is gone or was sent further, BrokenLedger.
     """
     if options.replay is None:
         return None
@@ -113,7 +113,7 @@ def open_replay(options: PlanOptions) -> Replay | None:
     name = quoted(directory.name)
     if SIGHTINGS in plan.files:
         raise UsageError(
-            f"{directory.name} is the plan of a job's window, and those are not replayed",
+            f"{directory.name} is the plan of a job's window, and such a plan cannot be replayed",
             hint="correct the mapping or the files of the window; the next run of the job sends what is new",
         )
     summary = read_summary(directory.ledger, most=0)
@@ -122,13 +122,13 @@ def open_replay(options: PlanOptions) -> Replay | None:
     if unsent:
         raise UnsafePlan(
             f"{pluralize(unsent, 'event')} of {directory.name} {are(unsent)} not sent yet, or in doubt; what the"
-            " service has is known once all were sent",
+            " service has is only known once everything is sent",
             hint=f"send the rest first: backcast apply {name} --to {quoted(_target(plan, summary.history))}",
         )
     if not (totals.refused or sum(plan.rejects.values())):
         raise UsageError(
             f"every event of {directory.name} was accepted, and no row was rejected: nothing is left to replay",
-            hint="plan without --replay; rows that are new have uuids of their own",
+            hint="plan without --replay; new rows have uuids of their own",
         )
     seal = ReplayedPlan(
         plan.digest, state_digest(directory.ledger), totals.settled, directory.url or str(directory.path.resolve())
@@ -141,8 +141,8 @@ def _target(plan: Plan, history: Any) -> str:
 
 
 def inherited(options: PlanOptions, plan: Plan, directory: Directory) -> PlanOptions:
-    """The options, with those of the earlier plan where none was given: two plans of one export have the same uuids
-    where their options are the same. Raises UsageError."""
+    """The options, with those of the earlier plan for any that were not given: two plans of one export have the same
+    uuids if their options are the same. Raises UsageError."""
     sealed = plan.options
     if sealed.identities and options.identities is None:
         raise UsageError(
@@ -162,8 +162,8 @@ def inherited(options: PlanOptions, plan: Plan, directory: Directory) -> PlanOpt
     for name in ("collapse_identical", "limit"):
         if getattr(merged, name) != given[name]:
             raise UsageError(
-                f"--{name.replace('_', '-')} is not as in {directory.name}, so the same rows would have other uuids",
-                hint="leave the option out: those of the earlier plan apply",
+                f"--{name.replace('_', '-')} differs from {directory.name}, so the same rows would get other uuids",
+                hint="leave the option out: the earlier plan's value applies",
             )
     return merged
 
@@ -173,9 +173,10 @@ def _default(field: Any) -> Any:
 
 
 def _uuids_of_lines(phase: str, plan: Plan, directory: Directory) -> Iterator[bytes]:
-    """The uuids of the merges, groups or profiles of a plan that were settled.
+    """The uuids of the settled merges, groups or profiles of a plan.
 
-    A group has a uuid of its content in a plan that follows another one, so it is settled under both.
+    In a plan that follows another one, a group also has a uuid that depends on its content, so it is settled under
+    both.
     """
     hasher = None
     for _, sealed in settled_lines(directory, phase):
@@ -192,7 +193,7 @@ def _hasher(plan: Plan, directory: Directory) -> Hasher:
 
 
 def _add(database: Database, uuids: list[bytes]) -> None:
-    """Add entries of merges, groups and profile updates, which are not events."""
+    """Add entries for merges, groups and profile updates, which are not events."""
     halves = np.frombuffer(b"".join(uuids), ">u8").reshape(-1, 2).T
     columns = [*halves, np.zeros(len(uuids)), np.full(len(uuids), NO_PART), np.zeros(len(uuids))]
     kinds = np.uint64, np.uint64, np.uint64, np.int64, np.int64

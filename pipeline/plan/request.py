@@ -22,12 +22,12 @@ from pipeline.transform.tasks import TransformConfig
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A source, the `config` that decides its events, and what a person permits.
+    """A source, the `config` that decides its events, and what a person allows.
 
-    `engine` is started and configured; it is ended when everything was read. `notices` are (code, file, sentence).
-    `files` are the digests of files of the plan that are already written. `plugins` are what it uses of installed
-    packages. `document` is the mapping file, None for a mapper written by hand, `lookups` the entries of its lookup
-    files, and `references` those that some row should have. `replay` is the earlier plan of which the rest is planned.
+    `engine` is started and configured; it is shut down after everything is read. `notices` are (code, file, sentence).
+    `files` are the digests of plan files that are already written. `plugins` are what the plan uses from installed
+    packages. `document` is the mapping file, None for a mapper written by hand; `lookups` has the entries of its lookup
+    files, and `references` are those that some row should match. `replay` is the earlier plan whose rest is planned.
     """
 
     source: Source

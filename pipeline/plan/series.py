@@ -31,11 +31,11 @@ T = TypeVar("T", bound=_Sealed)
 
 
 class Series(msgspec.Struct, frozen=True):
-    """The other plans of the series: `settled` are the events they settled, which are left out, `ids` their ids and
-    pairs of ids, and `groups` their groups.
+    """The other plans of the series: `settled` are the events that they settled, which are left out, `ids` their ids
+    and pairs of ids, and `groups` their groups.
 
-    More merges than `max_merges` stop the plan; None withholds all merges. Of the files of an export only the `files`
-    are read: the others were before, and decide with them how they are read.
+    More merges than `max_merges` stop the plan; None withholds all merges. Only the `files` of an export are read: the
+    others were read before, and still help decide how these are read.
     """
 
     settled: Settled
@@ -45,14 +45,14 @@ class Series(msgspec.Struct, frozen=True):
     files: Collection[str]
 
     def only_new(self, parts: Iterable[Part]) -> Iterator[Part]:
-        """The parts that are read."""
+        """The parts to read."""
         return (part for part in parts if part.file in self.files)
 
 
 @contextmanager
 def group_history(directory: Directory, series: Series | None, files: dict[str, str]) -> Iterator[GroupHistory | None]:
-    """The groups of a series for a plan of it, which writes its own into a table, durably. `files` receives its
-    digest. None for a plan that is alone."""
+    """The groups of a series, for one of its plans, which durably writes its own groups into a table. `files` receives
+    the table's digest. None for a plan that stands alone."""
     if series is None:
         yield None
         return
@@ -64,7 +64,7 @@ def group_history(directory: Directory, series: Series | None, files: dict[str, 
 def new_links(
     links: Iterator[SealedLink], settled: Settled, warnings: Counter[str], *, withhold: bool
 ) -> Iterator[SealedLink]:
-    """The merges to send, without those that are settled or withheld; both are counted in `warnings`."""
+    """The merges to send, without settled and withheld ones; both are counted in `warnings`."""
     for link in unsettled(links, settled, "settled_link", warnings):
         if withhold:
             warnings["held_link"] += 1

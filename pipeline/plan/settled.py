@@ -1,4 +1,4 @@
-"""What a plan asks of earlier plans: which of its events they settled."""
+"""What a plan asks earlier plans: which of its events they settled."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ CODES = ("duplicate_event", "superseded", ALREADY_SETTLED)
 
 
 class Found(NamedTuple):
-    """Which of some uuids are settled. For each of those, in their order: the first half of the content digest that it
-    was sent with and, in a series, a hash of its person and its cell (`pipeline.plan.duplicates.cells_of`)."""
+    """Which of some uuids are settled. For each of them, in order: the first half of the content digest that was sent
+    and, in a series, a hash of its person and its cell (`pipeline.plan.duplicates.cells_of`)."""
 
     settled: NDArray[np.bool_]
     content: NDArray[np.uint64]
@@ -28,6 +28,6 @@ class Settled(Protocol):
     def find(self, hi: NDArray[np.uint64], lo: NDArray[np.uint64], ordinals: NDArray[np.uint32] | None = None) -> Found:
         """Which of these uuids, ascending, are settled.
 
-        `ordinals` number the copies of a row without a source key, which have one uuid here.
+        `ordinals` number the copies of a row without a source key, which share a uuid here.
         """
         ...

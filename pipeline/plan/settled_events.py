@@ -1,8 +1,8 @@
-"""The events that another plan settled, as a plan asks for them: sorted on disk, and searched where they lie.
+"""The events that another plan settled, sorted on disk and searched there.
 
-Every event is one entry: its uuid, and for an event without a source key the number of its copy, since such copies have
+Each event is one entry: its uuid and, for an event without a source key, the number of its copy, since such copies have
 uuids of their own (`pipeline.plan.duplicates`). Memory does not grow with the entries
-(docs/know/promises.md#constant-memory): the columns are mapped files.
+(docs/know/promises.md#constant-memory): the columns are memory-mapped files.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from pipeline.plan.settled import Found
 NO_PART = -1
 """The `part` of a merge, a group or a profile."""
 ENTRIES = "CREATE TABLE entries (hi UBIGINT, lo UBIGINT, content UBIGINT, part BIGINT, row BIGINT)"
-"""`lo` is mixed with the copy's number; `content` is the first half of the content digest; `row` is where it
-was read in the file `part`, from 1."""
+"""`lo` is mixed with the copy's number; `content` is the first half of the content digest; `row`, from 1, is its row in
+the file `part`."""
 _COLUMNS = {"hi": np.uint64, "lo": np.uint64, "content": np.uint64, "part": np.int64, "row": np.int64}
 _ODD = 0x9E3779B97F4A7C15
 ENTRY = (
     f"coalesce(key_hi, hi), xor(coalesce(key_lo, lo), (ordinal * {_ODD}::UHUGEINT % {1 << 64}::UHUGEINT)::UBIGINT),"
     " content_hi, part, row"
 )
-"""The columns of an entry of a fact."""
+"""The columns of an entry that comes from a fact."""
 
 
 def _mixed(lo: NDArray[np.uint64], ordinals: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """The second half of a uuid with the number of a copy in it; that of the first copy, 0, stays as it is."""
+    """The second half of a uuid with the copy's number mixed in; the first copy, 0, keeps it unchanged."""
     return lo ^ (ordinals.astype(np.uint64) * np.uint64(_ODD))
 
 
 class SettledEvents:
-    """What a plan asks for (`pipeline.plan.settled.Settled`). Those of events that were found are remembered."""
+    """Settled events (`pipeline.plan.settled.Settled`). It remembers which of them were found."""
 
     def __init__(self, directory: Path, database: Database) -> None:
         """Sort the table `entries` of a database into files of a directory."""
@@ -55,7 +55,7 @@ class SettledEvents:
             self._found = np.memmap(directory / "found", np.uint8, "w+", shape=(count,))
 
     def close(self) -> None:
-        """Release the files, and delete them."""
+        """Close and delete the files."""
         self._columns, self._found = {}, np.zeros(0, np.uint8)
         shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -68,7 +68,9 @@ class SettledEvents:
         first = np.searchsorted(self._columns["hi"], hi)
         last = np.searchsorted(self._columns["hi"], hi, side="right")
         at = first.copy()
-        for one in np.flatnonzero(last - first > 1).tolist():  # uuids that begin alike, as those of one millisecond
+        for one in np.flatnonzero(
+            last - first > 1
+        ).tolist():  # uuids that begin alike, such as those of one millisecond
             at[one] += np.searchsorted(self._columns["lo"][first[one] : last[one]], wanted[one])
         some = np.flatnonzero(at < last)
         some = some[self._columns["lo"][at[some]] == wanted[some]]
@@ -77,7 +79,7 @@ class SettledEvents:
         return Found(settled, np.asarray(self._columns["content"][at[some]], np.uint64))
 
     def not_found(self, most: int) -> tuple[int, list[tuple[int, int]]]:
-        """How many events were not found, and the (part, row) of the first of them, in their order."""
+        """How many events were not found, and the (part, row) of the first of them, in order."""
         count = 0
         places: list[tuple[int, int]] = []
         for start in range(0, len(self._found), 1 << 20):

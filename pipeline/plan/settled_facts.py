@@ -1,6 +1,6 @@
-"""What identifies each event that a ledger says is settled: the facts of a plan, joined with its batches.
+"""Identifies each event that a ledger says is settled, by joining the facts of a plan with its batches.
 
-A later plan of a series has to know them without transforming any file again, which may be gone or changed.
+A later plan of a series must know them without reading any file again: files may be gone or changed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, sealed_fil
 from pipeline.plan.sealed.phases import SealedRecord, line_decoder
 
 SETTLED = np.dtype([(name, "<u8") for name in ("hi", "lo", "content", "person", "cell")])
-"""One event: its uuid before the number of its copy changed it, the first half of its content digest, and hashes of its
-person and of its name and day (`cells_of`). Those of merges, groups and profiles have a uuid alone."""
+"""One event: its uuid before the copy's number changed it, the first half of its content digest, and hashes of its
+person and of its name and day (`cells_of`). Merges, groups and profiles have only a uuid."""
 AT_ONCE = 50_000
 _EVENTS = SENT.format(
     columns="coalesce(key_hi, hi) AS hi, coalesce(key_lo, lo) AS lo, content_hi AS content, person, name, time"
@@ -29,7 +29,7 @@ _EVENTS = SENT.format(
 
 
 def settled_facts(directory: Directory, batches: Iterable[BatchKey]) -> Iterator[NDArray[np.void]]:
-    """The SETTLED records of these batches of the ledger, some at a time."""
+    """The SETTLED records of these batches of the ledger, in chunks."""
     batches = list(batches)
     with opened(directory) as database:
         add_ledger(database, ((batch, "settled") for batch in batches))

@@ -1,6 +1,6 @@
 """What the blocks of a source state about people and groups, as queries over the tables that workers wrote.
 
-Everything that grows with people lies on disk: what does not fit into memory spills next to the tables
+What grows with the number of people is on disk: what does not fit into memory spills next to the tables
 (docs/know/promises.md#constant-memory).
 """
 
@@ -46,14 +46,14 @@ _PLACE = f"(block::BIGINT << {PLACE_SHIFT} | row)"
 _COLUMNS = "owner VARCHAR, kind INTEGER, time BIGINT, received BIGINT, value BLOB, latest BIGINT"
 _HALF = 1 << 62
 _MOMENT = f"((time + {_HALF})::HUGEINT * {1 << 64}::HUGEINT + (received + {_HALF}))"
-"""Orders updates by time and receive time, neither of which is below zero then."""
+"""Orders updates by time and receive time; _HALF keeps both from being negative."""
 _REMOVES = f"kind = {UNSET} OR (kind = {SET} AND contains(decode(value), 'null'))"
 _LIKE_FLOAT = r"ends_with(id, '.0') OR regexp_full_match(id, '.*[eE]\+?[0-9]{2}')"
 
 
 class Statements:
-    """The tables next to `facts`, the folder of the facts of blocks. `blocks` are the number of the part of each block
-    and of its first row in the part, from 1."""
+    """The tables next to `facts`, the folder with the facts of blocks. `blocks` has, for each block, the number of its
+    part and of its first row in the part, from 1."""
 
     def __init__(self, database: Database, facts: Path) -> None:
         self.database = database
@@ -66,7 +66,7 @@ class Statements:
         return folder.is_dir() and any(folder.glob("*.parquet"))
 
     def leave_out(self, copies: Iterable[tuple[int, NDArray[np.uint32], NDArray[np.uint16]]]) -> None:
-        """Let events at these places of blocks, rows and positions, count as little as what their rows state."""
+        """Ignore the events at these rows and positions of blocks, as well as what their rows state."""
         self._leaves_out = True
         self.database.run("CREATE TABLE left_out (block BIGINT, row BIGINT, position BIGINT)")
         for number, rows, positions in copies:
@@ -89,7 +89,8 @@ class Statements:
     # -- ids ---------------------------------------------------------------------------------------------
 
     def add_pairs(self, observed: ObservedPairs, blocks: Iterable[tuple[int, int]]) -> None:
-        """Add the pairs that rows show. `blocks` are the part of each block, and its first row there, from 1."""
+        """Add the pairs that rows show. `blocks` has the part of each block and the number of its first row there, from
+        1."""
         parts, first_rows = zip(*blocks, strict=True)
         self.database.run("CREATE TABLE blocks (block BIGINT, part BIGINT, first_row BIGINT)")
         columns = {"block": numbers(range(len(parts))), "part": numbers(parts), "first_row": numbers(first_rows)}
@@ -97,7 +98,7 @@ class Statements:
         observed.add_rows(files_in(self._facts.with_name("pairs")))
 
     def event_ids(self, path: Path, *, pairs: bool) -> EventIds:
-        """Write the ids of events to a file. `pairs` were added if there are any. Nothing is left out later."""
+        """Write the ids of events to a file. `pairs`: pairs were added. Nothing can be left out afterwards."""
         floats = self._find_floats(pairs=pairs)
         events = (
             f'SELECT person, time, 1::BIGINT AS events, {_PLACE} AS place, (flags & {USER})::UINTEGER AS "user",'
@@ -108,7 +109,7 @@ class Statements:
         return write_event_ids(self.database, events, path, floats=floats)
 
     def _find_floats(self, *, pairs: bool) -> bool:
-        """Fill table `floats` with the ids of events, pairs and profiles that went through floats. Returns whether
+        """Fill the table `floats` with the ids of events, pairs and profiles that went through floats. Returns whether
         there are any."""
         of = [f"SELECT distinct_id AS id, {_PLACE} AS place FROM {self._events()} WHERE flags & {FLOAT} <> 0"]
         if pairs:
@@ -132,14 +133,14 @@ class Statements:
     # -- updates -----------------------------------------------------------------------------------------
 
     def person_updates(self, moves: OwnerLookup | None, *, promoted: bool) -> Iterator[pa.RecordBatch]:
-        """The updates of persons that can count, in the order of owners, as `last_values.rows_by_owner` takes them.
-        `moves` gives the owner that properties are sent to; `promoted` adds those that events promote."""
+        """The updates of persons that can count, ordered by owner, as `last_values.rows_by_owner` takes them.
+        `moves` gives the owner that receives the properties; `promoted` adds those that events promote."""
         tables = [name for name in ("updates", "promoted" if promoted else "updates") if self.stated(name)]
         if not tables:
             return
         sources = dict.fromkeys(f"SELECT * FROM {files_in(self._facts.with_name(name))}" for name in tables)
         source = f"({' UNION ALL '.join(sources)}) WHERE kind <= {UNSET}"
-        # The first of the values that are set once counts, unless something else was removed in between.
+        # Among values that are set once the first counts, unless a removal came in between.
         removes = self.database.number(f"SELECT 1 FROM {source} AND ({_REMOVES}) LIMIT 1")
         counting = _counting(source, one_by_one=f"CASE WHEN kind = {SET_ONCE} THEN {_MOMENT} END" if removes else "")
         if moves is None:
@@ -159,7 +160,7 @@ class Statements:
 
 
 class StatedGroups:
-    """The updates of groups in a folder of updates. `types` counts the rows that name a group, by type."""
+    """The updates of groups in a folder of updates. `types` counts, by type, the rows that name a group."""
 
     def __init__(self, database: Database, updates: Path | None) -> None:
         self._database = database
@@ -196,18 +197,18 @@ class StatedGroups:
                 )
 
     def by_owner(self, among: tuple[str, str]) -> Generator[tuple[str, list[Row]], None, None]:
-        """The rows of each group, sorted, from the first text up to, but not including, the second."""
+        """The sorted rows of each group, from the first key up to, but not including, the second."""
         sql = f"SELECT * FROM groups WHERE {_between(among)} ORDER BY owner"
         yield from rows_by_owner(self._database.stream(sql))
 
     def owners(self, among: tuple[str, str]) -> int:
-        """How many groups there are between the two."""
+        """How many groups lie between the two."""
         return self._database.number(f"SELECT count(DISTINCT owner) FROM groups WHERE {_between(among)}")
 
 
 def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """The batches, which are in the order of owners, in pieces of about PIECE_BYTES that have all updates of each of
-    their owners."""
+    """The batches, which are ordered by owner, in pieces of about PIECE_BYTES; a piece has all updates of each of its
+    owners."""
     some: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -229,7 +230,7 @@ def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
 
 def _counting(source: str, one_by_one: str = "") -> str:
     """The update that counts among equal ones of one owner in `source`: the first if it is set once, else
-    the last. Those with another value of `one_by_one` are not equal."""
+    the last. Updates with different values of `one_by_one` are not equal."""
     first = f"kind IN ({SET_ONCE}, {SHOWN_ONCE})"
     return (
         f"SELECT owner, kind::INTEGER AS kind, (moment // {1 << 64}::HUGEINT - {_HALF})::BIGINT AS time,"

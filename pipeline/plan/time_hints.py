@@ -1,4 +1,4 @@
-"""What the times of an export show of their zone, and which option or line of the mapping settles it."""
+"""What the times of an export reveal about their zone, and which option or line of the mapping settles it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pipeline.timestamps import BadTime, read_iso
 from pipeline.values import BadValue, Record
 
 ROWS = 1_000
-"""How many rows are looked at: the first that can be read."""
+"""This many rows are examined: the first that can be read."""
 _CHARACTERS = 60
 
 
 def time_hints(mapping: Mapping, parts: Iterable[Part], zones: bool) -> list[str]:
-    """A sentence for each clock of the mapping that reads texts without an offset; `zones`: --timezone was given.
+    """A sentence for each clock of the mapping that reads strings without an offset; `zones`: --timezone was given.
 
-    Clocks of a written form, of numbers, and of values that are computed, are not looked at; neither are the rows of a
-    mapping with a decoder.
+    Clocks with a written form, of numbers, or of computed values are not examined, and neither is a mapping with a
+    decoder.
     """
     clocks = [clock for clock in mapping.time if clock.unit == "iso" and clock.source.verb in ("ref", "first")]
     if mapping.decoder is not None or not clocks:
@@ -61,15 +61,15 @@ def _hint(clock: Clock, mapping: Mapping, rows: Iterable[Record], zones: bool) -
         f"{count} of the first {ROWS:,} {have} a time without an offset, such as {printable(without[0], _CHARACTERS)!r}"
     ]
     if spaced and clock.space == "no":
-        parts.append(f"write `space: yes` ({line}), else they cannot be read")
+        parts.append(f"write `space: yes` ({line}), otherwise they cannot be read")
     if clock.zone == "utc":
         parts.append(
-            f"they are read as UTC ({line}): where they show another clock, write `zone: local` and plan with"
+            f"they are read as UTC ({line}): if they show another clock, write `zone: local` and plan with"
             " --timezone Area/City"
         )
     elif not zones:
         parts.append(
-            f"they are read by the project's clock ({line}, zone: {clock.zone}): plan with --timezone Area/City, and"
-            " --timezone UTC where it is UTC"
+            f"they are read on the project's clock ({line}, zone: {clock.zone}): plan with --timezone Area/City, and"
+            " --timezone UTC if it is UTC"
         )
     return "; ".join(parts) if len(parts) > 1 else ""

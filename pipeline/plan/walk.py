@@ -35,21 +35,21 @@ from pipeline.transform.tasks import BlockStats, Task, Unit
 from pipeline.transform.unsafe_integers import Unsafe
 
 SAME_FILE = "same_file"
-"""The one notice of the extractors that is a warning, too: the same bytes were given twice."""
+"""The one notice of the extractors that is also a warning: the same bytes were given twice."""
 
 Progress = Callable[[int, int], None]
-"""Called with the rows and the bytes read so far."""
+"""Called with the numbers of rows and bytes read so far."""
 
 
 FEWEST, MOST = 1, 8
-"""Blocks of a unit: the first units have few, so that a small export is spread over all processes; later ones have
-more, since each one is a message."""
+"""The number of blocks in a unit: the first units have few, so that a small export is spread over all processes; later
+ones have more, since each unit is a message."""
 MOST_BYTES = 8 * 1024 * 1024
-"""Bytes of blocks that travel with a unit because no worker can read them by itself."""
+"""At most this many bytes of blocks travel with a unit, if no worker can read them by itself."""
 
 
 def units_of(tasks: Iterable[Task]) -> Iterator[Unit]:
-    """All tasks, in units that are the same for any number of workers."""
+    """All tasks, in units that do not depend on the number of workers."""
     some: list[Task] = []
     number = carried = 0
     for task in tasks:
@@ -74,7 +74,7 @@ class PartCounts:
     def seal(self, part: Part, digest: str) -> PartSeal:
         """The part as a plan seals it; `digest` is the sha256 of its bytes.
 
-        Raises BackcastError where the counts do not add up to the rows read.
+        Raises BackcastError if the counts do not add up to the rows read.
         """
         if self.rows != self.mapped + self.skipped + self.rejected:
             raise BackcastError(
@@ -92,11 +92,11 @@ class PartCounts:
 class Walk:
     """Reads a source and adds up what its blocks contain.
 
-    `parts` are the counts by part, `block_parts` the part of each block. `cells` counts skips and rejects, by name and
-    day. `zone` counts offsets of the clock by month (`pipeline.clock_offsets`), `remedies` the rejected rows that each
-    remedy would help, `unsafe` the events with large integers, by event name and property, with the place of the first.
-    `bytes_read` are those of blocks, and `rejected_bytes` about those of rejected rows of text. `code_cost` is a line
-    on the time that the mapping's own code took; it is in no file, since no two plans take the same time.
+    `parts` has the counts by part, `block_parts` the part of each block. `cells` counts skips and rejects by name and
+    day, `zone` the offsets of the clock by month (`pipeline.clock_offsets`), `remedies` the rejected rows that each
+    remedy would help, and `unsafe` the events with large integers by event name and property, with the first place.
+    `bytes_read` counts the bytes of blocks, `rejected_bytes` roughly those of rejected rows of text. `code_cost` is a
+    line about the time that the mapping's own code took; it is in no file, since no two plans take the same time.
     """
 
     def __init__(self, request: Request, people: PeopleBuilder, progress: Progress) -> None:
@@ -129,7 +129,7 @@ class Walk:
         self._rows_read = 0
 
     def run(self, files: dict[str, str]) -> None:
-        """Read the source, or as many of its rows as --limit asks for. `files` receives the digests of the tables."""
+        """Read the source, or as many of its rows as --limit allows. `files` receives the digests of the tables."""
         limit, engine = self._request.config.options.limit, self._request.engine
         with (
             LinesWriter(self._directory.blocks) as blocks,
@@ -147,24 +147,24 @@ class Walk:
             files["rejects.jsonl"] = rejects.close()
 
     def _limited_units(self, limit: int) -> Iterator[Unit]:
-        """One block at a time, once the rows of the one before are known, as far as --limit allows."""
+        """One block at a time, as far as --limit allows, each once the rows of the block before it are known."""
         for task in self.tasks():
             if self._rows_read >= limit:
                 return
             yield Unit(task.number, [task._replace(limit=limit - self._rows_read)])
 
     def _show_cost(self, elapsed: float) -> None:
-        """`elapsed` is the time of all processes together, in seconds."""
+        """Describe the cost of the mapping's own code. `elapsed` is the time of all processes together, in seconds."""
         code = self._request.mapping.python
         if not isinstance(code, OwnCode):
             return
         seconds = self._cost.nanoseconds / 1e9
         share = seconds / max(elapsed, seconds, 1e-9)
         events = pluralize(self._cost.events, "event")
-        self.code_cost = f"{code.name}: {events}, {seconds:,.1f} s, {share:.0%} of the time of reading"
+        self.code_cost = f"{code.name}: {events}, {seconds:,.1f} s, {share:.0%} of the reading time"
 
     def reject_codes(self) -> list[str]:
-        """The codes of rejected rows, most frequent first, each with its count and its first row in words."""
+        """The codes of rejected rows, the most frequent first, each with its count and its first row in words."""
         return [
             f"{code} ({count:,}), the first in row {row:,} of {path}"
             for code, count in sorted(self.rejects.items(), key=lambda one: (-one[1], one[0]))

@@ -1,12 +1,12 @@
 """The ids, pairs and groups of one plan of a series, sealed with it for the plans that follow.
 
 A merge depends on all rows about two ids: a device may be alone in one window and paired with its user in another. And
-the last value of a group's property may be in any window. So every plan of a series writes three tables, with each id,
-pair and group once:
+the last value of a group's property may be in any window. So every plan of a series writes three tables, which list
+each id, pair and group once:
 
 sightings.bin   each id that has an event: its hash, its first event, whether it is a user's; sorted
 paired.jsonl    each pair of ids that its rows show: [anonymous, user, kinds, first]; sorted
-known.jsonl     each group that its rows show, with the last values of all windows until this one (`GroupState`)
+known.jsonl     each group that its rows show, with the last values of all windows up to this one (`GroupState`)
 
 `earlier_pairs` reads what the other plans have about the ids of this plan.
 """
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from pipeline.identity.observed_pairs import ObservedPair, ObservedPairs
 
 SIGHTING = np.dtype([("person", "<u8"), ("time", "<i8"), ("user", "<u4")])
-"""One id: xxh3-64 of it, µs UTC of its first event, and not 0 where an event names it as a user's."""
+"""One id: its xxh3-64, the time of its first event in µs UTC, and whether an event names it as a user's (not 0)."""
 SIGHTINGS, PAIRED, GROUPS = "sightings.bin", "paired.jsonl", "known.jsonl"
 EARLIER = "an earlier window"
-"""Shown as the file of a pair that only other plans of the series have."""
+"""Shown instead of a file, for a pair that only other plans of the series have."""
 AT_ONCE = 200_000
 
 
 class WindowPair(NamedTuple):
-    """Two ids that rows pair. `kinds` are those of `ObservedPair`, added up; `first` is µs UTC, NEVER without one."""
+    """Two ids that rows pair. `kinds` are those of `ObservedPair`, added up; `first` is in µs UTC, NEVER if unknown."""
 
     anonymous: str
     user: str
@@ -54,11 +54,12 @@ class IdentityIndex(Protocol):
     """The ids and pairs of the other plans of a series (`pipeline.jobs.identity_index`), by the xxh3-64 of ids."""
 
     def pairs(self, ids: Iterable[NDArray[np.uint64]], *, pending_merges: bool) -> Iterator[WindowPair]:
-        """Every pair that a path of pairs joins to one of these ids; with `pending_merges`, those held back, too."""
+        """Every pair that a path of pairs connects to one of these ids; `pending_merges` adds pairs that were held
+        back."""
         ...
 
     def sightings(self, ids: NDArray[np.uint64]) -> Iterator[NDArray[np.void]]:
-        """SIGHTING records of these ids."""
+        """The SIGHTING records of these ids."""
         ...
 
 
@@ -70,7 +71,7 @@ class GroupIndex(Protocol):
         ...
 
     def types(self) -> Sequence[str]:
-        """Their types, in the order in which they were sent."""
+        """The group types, in the order in which they were sent."""
         ...
 
 
@@ -97,9 +98,9 @@ def earlier_pairs(directory: Directory, index: IdentityIndex, *, pending_merges:
 
 
 class WindowIndex(msgspec.Struct, frozen=True):
-    """The tables of a plan, read back. `unfinished`: its rest is never sent. `group_types` are those that it sends.
+    """The tables of a plan, read back. `unfinished`: its rest is never sent. `group_types` are the types that it sends.
 
-    `pending_merges`: merges of its pairs were held back. `sent_merges`: merges held back before were sent with it.
+    `pending_merges`: merges of its pairs were held back. `sent_merges`: it sent merges that were held back before.
     """
 
     directory: Directory
@@ -110,7 +111,7 @@ class WindowIndex(msgspec.Struct, frozen=True):
 
     @staticmethod
     def from_plan(plan: Plan, directory: Directory) -> WindowIndex:
-        """The tables of a plan that was sent to its end."""
+        """The tables of a plan that was sent completely."""
         types = tuple(one.type for one in plan.people.groups.types if one.sent)
         merges = bool(plan.events.phases.get("identities"))
         return WindowIndex(directory, bool(plan.warnings.get("held_link")), merges, group_types=types)
@@ -121,7 +122,7 @@ class WindowIndex(msgspec.Struct, frozen=True):
         return WindowIndex(directory, pending_merges=True, unfinished=True)
 
     def sightings(self) -> Iterator[NDArray[np.void]]:
-        """SIGHTING records, sorted by hash, some at a time."""
+        """SIGHTING records, sorted by hash, in chunks."""
         with (self.directory.path / SIGHTINGS).open("rb") as file:
             while len(chunk := np.fromfile(file, SIGHTING, AT_ONCE)):
                 yield chunk
@@ -139,7 +140,7 @@ class WindowIndex(msgspec.Struct, frozen=True):
             yield from read_lines(self.directory.path / GROUPS, GroupState)
 
     def ids(self) -> Iterator[NDArray[np.uint64]]:
-        """The hashes of all ids of both tables."""
+        """The hashes of all ids in both tables."""
         yield from (chunk["person"] for chunk in self.sightings())
         pairs = self.pairs()
         while some := list(islice(pairs, AT_ONCE)):
@@ -156,7 +157,8 @@ def _aggregated_pairs(observed: ObservedPairs) -> Iterator[WindowPair]:
 
 
 def _has_placeholder(pair: WindowPair) -> bool:
-    """A placeholder or a rounded number never joins ids, and would lead from everyone to everyone."""
+    """Whether an id of the pair is a placeholder or a rounded number: it never joins ids, and would connect
+    everyone."""
     return any(is_placeholder(one) or lost_digits(one) for one in (pair.anonymous, pair.user))
 
 

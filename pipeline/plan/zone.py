@@ -1,9 +1,9 @@
 """The check of the declared time zone: the offsets measured in the data, day by day.
 
-A tool that exports local clock readings as if they were UTC shifts years of history by hours when believed
+A tool that exports local clock readings as if they were UTC shifts years of history by hours if it is believed
 (docs/know/exports.md#mixpanel-time-zone; docs/know/peers.md#time-zones). `pipeline.clock_offsets` measures how far the
-clock of the rows stands from UTC. Zones that differ for some days around a change of clocks alone are told apart by
-these days.
+clock of the rows is from UTC. Some zones differ only for a few days around a change of clocks; these days tell them
+apart.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pipeline.survey.zones import candidates
 from pipeline.timestamps import DAY, ZoneClock
 
 SHARE = 10
-"""A day or a month proves and contradicts nothing if fewer than one row in SHARE shows the offset: history that was
+"""A day or a month proves and contradicts nothing if less than one row in SHARE shows the offset: history that was
 imported into the tool in bulk arrives at any distance from its own time. A day contradicts a zone if at most one row in
 SHARE agrees with it."""
 MANY = 8
-"""Rows of days that follow each other, all off alike: this number does not come late by chance."""
+"""Rows of consecutive days that are all off by the same amount: this many do not come late by chance."""
 
 
 class ZoneVerdict(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ def fitting_zones(months: Iterable[MonthEvidence]) -> list[str]:
 
 
 class _Day(NamedTuple):
-    """A day that contradicts the zone: in `rows` rows the clock stood `offset` seconds east of UTC, not `expected`."""
+    """A day that contradicts the zone: in `rows` rows the clock was `offset` seconds east of UTC, not `expected`."""
 
     day: int
     offset: int
@@ -88,8 +88,8 @@ def judge_zone(evidence: Counter[tuple[int, int]], zones: tuple[tuple[str, str],
 
 
 def _contradicting(evidence: Counter[tuple[int, int]], clock: ZoneClock) -> Iterator[_Day]:
-    """The days that contradict the zone, in order: those that follow each other, all off alike, if they have MANY rows,
-    or ENOUGH that are one in SHARE of all."""
+    """The days that contradict the zone, in order: consecutive days that are off by the same amount, if they have MANY
+    rows, or ENOUGH rows that are one in SHARE of all."""
     all_rows = sum(count for (_, offset), count in evidence.items() if is_possible(offset))
     run: list[_Day] = []
     for one in [*_days(evidence, clock), None]:
@@ -103,7 +103,7 @@ def _contradicting(evidence: Counter[tuple[int, int]], clock: ZoneClock) -> Iter
 
 
 def _days(evidence: Counter[tuple[int, int]], clock: ZoneClock) -> Iterator[_Day]:
-    """The days that contradict the zone, and with no rows those that agree with it; others say nothing."""
+    """The days that contradict the zone, and the days that agree with it, with 0 rows; other days say nothing."""
     for day, offsets in by_day(evidence):
         expected = _offsets_on(day, clock)
         right = max(offsets[one] for one in expected)
@@ -115,6 +115,6 @@ def _days(evidence: Counter[tuple[int, int]], clock: ZoneClock) -> Iterator[_Day
 
 
 def _offsets_on(day: int, clock: ZoneClock) -> tuple[int, ...]:
-    """The offsets that the zone has on a day of its own calendar, in seconds: two if the clocks change."""
+    """The offsets in seconds that the zone has on a day of its own calendar: two if the clocks change."""
     walls = day * DAY, day * DAY + DAY - 1
     return tuple(sorted({round((wall - clock.to_utc(wall)[0]) / 1_000_000) for wall in walls}))

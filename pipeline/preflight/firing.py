@@ -1,6 +1,6 @@
-"""Whether a hog function would fire on events of these names, judged by its filters alone.
+"""Whether a hog function would fire on events of these names, judged only by its filters.
 
-Imported events trigger functions like live ones, whatever `historical_migration` is
+Imported events trigger functions like live ones, whatever `historical_migration` says
 (docs/know/service.md#historical-migration). Only names are compared, so a function with actions, property filters or a
 filter of test accounts may fire.
 """
@@ -38,7 +38,7 @@ class Matched(msgspec.Struct, frozen=True):
 
 
 def matched(function: Mapping[str, Any], names: Iterable[str] | None) -> Matched:
-    """Judge a hog function by its record. `names` None: without a plan, any event may be sent."""
+    """Judge a hog function by its record. `names` None: there is no plan, so any event may be sent."""
     kind = str(function.get("type") or "")
     if not function.get("enabled") or function.get("deleted") or kind in _ELSEWHERE:
         return Matched(frozenset(), frozenset())

@@ -1,7 +1,7 @@
-"""The moment at which `plan --until first-live` cuts: when the first live event of the target happened.
+"""The moment at which `plan --until first-live` cuts: the time of the target's first live event.
 
-Planning is offline, so it comes from the last preflight in the plan's directory. Without one, the target that `--for`
-names is asked, where there is a personal key.
+Planning is offline, so the moment comes from the last preflight in the plan's directory. Without one, the target that
+`--for` names is asked, if there is a personal key.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from pipeline.verify.provenance import having
 
 
 class FirstLiveEvent(NamedTuple):
-    """When the first live event was, in µs UTC, and a line on where that is known from."""
+    """The time of the first live event in µs UTC, and a line on how it is known."""
 
     moment: int
     notice: str
 
 
 def find_first_live(options: PlanOptions, directory: Path, personal_key: Secret) -> FirstLiveEvent:
-    """Raises UsageError where nobody can say when live events begin, or where there are none; Refused, Unfinished."""
+    """Raises UsageError if nobody can say when live events begin, or if there are none; Refused, Unfinished."""
     recorded = read_preflight(Directory(directory))
     cut_over = recorded.cut_over if recorded is not None else None
     same = recorded is not None and (not options.target or address_of(options.target) == recorded.to)
@@ -45,8 +45,8 @@ def find_first_live(options: PlanOptions, directory: Path, personal_key: Secret)
     if not options.target or not personal_key or not options.mapping:
         raise UsageError(
             f"--until first-live: {directory} has no preflight that says when live events begin",
-            hint="plan without it, run backcast preflight DIR --to TARGET, and plan again; or give --for and --mapping,"
-            " and set BACKCAST_PERSONAL_KEY, to ask now",
+            hint="plan without it, run backcast preflight DIR --to TARGET, and plan again; or, to ask now, give --for"
+            " and --mapping and set BACKCAST_PERSONAL_KEY",
         )
     marks = provenance(
         load_mapping(fspath(options.mapping)).tool, SealedOptions(0, name=options.name, provenance=options.provenance)

@@ -1,6 +1,6 @@
-"""What a target has already: its events counted by name and UTC day, the import's own apart from everybody else's.
+"""What a target already has: its events counted by name and UTC day, the import's own apart from everyone else's.
 
-An event is *live* here when it does not carry this import's provenance. So events of an SDK are live, and so are those
+An event is *live* here if it does not carry this import's provenance. So events of an SDK are live, and so are those
 of a script that imported history before; `pipeline.preflight.matches` tells these apart.
 """
 
@@ -22,9 +22,9 @@ from pipeline.timestamps import format_utc, read_iso
 Cell = tuple[str, str]
 """Event name and UTC day."""
 MOST_CELLS = 500_000
-"""Cells of a target that are kept in memory; more of them than this are not compared."""
+"""At most this many cells of a target are kept in memory; if there are more, they are not compared."""
 ANY_IMPORT = "JSONExtractString(properties, 'analytics_source') <> ''"
-"""The condition for an event of any import, where no plan says of which."""
+"""The condition for an event of any import, for use if no plan says which."""
 _BEGINNING = date(1970, 1, 1)
 
 
@@ -43,12 +43,12 @@ class LiveEvents(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> int | None:
-        """The first of them, in µs UTC; None without any."""
+        """The time of the first one in µs UTC; None if there are none."""
         return min((name.first for name in self.names.values()), default=None)
 
     @property
     def first_name(self) -> str:
-        """The name of the first of them, "" without any."""
+        """The name of the first one, "" if there are none."""
         return min(self.names, key=lambda name: (self.names[name].first, name), default="")
 
     @property
@@ -70,7 +70,7 @@ class TargetCells(msgspec.Struct, frozen=True):
 
 
 def read_live(questions: Questions, own: str, now: datetime, page: int = PAGE) -> LiveEvents:
-    """The live events of a project until a day after `now`. `own` is the condition for those that are not, or "".
+    """The live events of a project until a day after `now`. `own` is the condition for events that are not live, or "".
 
     Raises Refused, Unfinished.
     """
@@ -92,9 +92,9 @@ def read_live(questions: Questions, own: str, now: datetime, page: int = PAGE) -
 
 
 def read_cells(questions: Questions, own: str, since: date, until: date, page: int = PAGE) -> TargetCells:
-    """The events of a project by name and UTC day, of the days from `since` to before `until`.
+    """The events of a project by name and UTC day, for the days from `since` up to, but not including, `until`.
 
-    `own` is the condition for the import's own, or "". Raises Refused, Unfinished.
+    `own` is the condition for the import's own events, or "". Raises Refused, Unfinished.
     """
     live: Counter[Cell] = Counter()
     mine: Counter[Cell] = Counter()
@@ -115,12 +115,12 @@ def _by_day(questions: Questions, select: str, page: int, since: date, until: da
 
 
 def _but(own: str) -> str:
-    """The condition for events that are not the import's own, after another one."""
+    """The condition that excludes the import's own events, to be appended to another condition."""
     return own and f" and not ({own})"
 
 
 def micros(moment: object) -> int:
-    """A time of an answer in µs UTC; one without an offset is in UTC. Raises ValueError."""
+    """A time in an answer in µs UTC; a time without an offset is in UTC. Raises ValueError."""
     return read_iso(str(moment), space=True).us
 
 

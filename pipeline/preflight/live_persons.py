@@ -1,4 +1,4 @@
-"""Persons of a project, looked up by ids of a plan."""
+"""Persons of a project, looked up by a plan's ids."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pipeline.preflight.target import Target
 
 MOST = 2_000
-"""Records of a plan that are looked up; of more, so many evenly spread."""
+"""At most this many records of a plan are looked up, evenly spread if there are more."""
 _SHOWN = 5
 _NAME_CHARACTERS = 60
 T = TypeVar("T")
@@ -35,14 +35,14 @@ class LivePerson(msgspec.Struct, frozen=True):
 
 
 def has_begun(target: Target) -> bool:
-    """Whether something of the plan was sent: its own persons cannot be distinguished from others then."""
+    """Whether something of the plan was sent: then its own persons cannot be told apart from others."""
     assert target.directory is not None
     totals = read_totals(target.directory.ledger)
     return bool(totals.settled or totals.in_doubt)
 
 
 def sampled(path: Path, lines: int, kind: type[T]) -> Iterator[T]:
-    """At most MOST of the records of a sealed file, evenly spread."""
+    """At most MOST records of a sealed file, evenly spread."""
     decode = msgspec.json.Decoder(kind).decode
     step = max(1, -(-lines // MOST))
     with path.open("rb") as file:
@@ -50,7 +50,7 @@ def sampled(path: Path, lines: int, kind: type[T]) -> Iterator[T]:
 
 
 def read_persons(questions: Questions, ids: Sequence[str]) -> dict[str, LivePerson]:
-    """The persons of some ids, by id. Ids without a person have none."""
+    """The persons of these ids, by id; ids without a person are absent."""
     person_of = persons_of(questions, ids)
     persons: dict[str, LivePerson] = {}
     query = "select id, properties, is_identified from persons where id in ({}) order by id"
@@ -61,7 +61,7 @@ def read_persons(questions: Questions, ids: Sequence[str]) -> dict[str, LivePers
 
 
 def count_live_events(questions: Questions, ids: Sequence[str], own: str) -> Counter[str]:
-    """How many live events some ids have."""
+    """How many live events each of these ids has."""
     live = own and f" and not ({own.replace('{', '{{').replace('}', '}}')})"
     query = "select distinct_id, count(*) from events where distinct_id in ({})" + live
     rows = in_lists(questions, f"{query} group by distinct_id order by distinct_id", ids)
@@ -69,7 +69,7 @@ def count_live_events(questions: Questions, ids: Sequence[str], own: str) -> Cou
 
 
 def share_of(looked: int, planned: int, what: str) -> str:
-    """`12 merges`, or how many of them were looked up."""
+    """The number of items looked up, in words: `12 merges`, or how many of all."""
     return pluralize(planned, what) if looked == planned else f"{looked:,} of {pluralize(planned, what)} (a sample)"
 
 

@@ -1,12 +1,12 @@
-"""Which events of a plan the target has already: under their own uuids, or under others, as from an earlier script.
+"""Which events of a plan the target already has: under their own uuids, or under others, for example from a script.
 
-Two events are the *same* when their name, distinct_id and second are equal: scripts often drop the fraction of a
-second, and none of the usual ones sends a uuid (docs/know/peers.md#sample-scripts). Only names and UTC days of which
-both sides have events are looked at. Events that this plan's ledger has begun or settled count for nothing: they are
+Two events are the *same* if their name, distinct_id and second are equal: scripts often drop the fraction of a
+second, and none of the usual ones sends a uuid (docs/know/peers.md#sample-scripts). Only names and UTC days for which
+both sides have events are examined. Events that this plan's ledger has begun or settled do not count: they are
 there because they were sent.
 
-A sample of the plan's events is looked up first; if any is there, all are compared. Both are joins of the plan's
-facts with what was read from the target.
+A sample of the plan's events is looked up first; if any of them is there, all events are compared. Both steps join the
+plan's facts with what was read from the target.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from pipeline.preflight.questions import Questions
 
 MOST_EXAMPLES = 10
-"""Examples of each of the two kinds."""
+"""At most this many examples of each of the two kinds."""
 MOST_COMPARED = 20_000_000
-"""Events of the target that are read to compare all; if there are more, the sample's share stands for all."""
+"""To compare all, at most this many events of the target are read; if there are more, the sample's share counts."""
 DAYS = 40
-"""Days that the sample is of; each is a query or more."""
+"""The sample covers this many days; each takes at least one query."""
 AT_ONCE = 250
-"""Events of one query."""
+"""One query asks for this many events."""
 _DAY = 86_400_000_000
 T = TypeVar("T")
 Version = tuple[str, str, str]
@@ -47,7 +47,8 @@ Version = tuple[str, str, str]
 
 
 class Example(NamedTuple):
-    """A planned event that is there already: under its own `uuid`, or as another one, `other` ("" for its own)."""
+    """A planned event that is already there: under its own `uuid`, or as another event with the uuid `other`, else
+    ""."""
 
     event: str
     day: str
@@ -56,10 +57,11 @@ class Example(NamedTuple):
 
 
 class Matches(msgspec.Struct):
-    """What of a plan's events is there: `compared` of the `shared` ones on names and days of both were looked at.
+    """Which of a plan's events are there. `compared` of the `shared` events, whose name and day both sides have, were
+    looked up.
 
-    `same_uuid` counts those under their own uuids by cell, `doubled` the same events under other uuids; both are of the
-    events compared. `complete`: every event was.
+    `same_uuid` counts, by cell, compared events that are there under their own uuids, and `doubled` those that are
+    there under other uuids. `complete`: every event was compared.
     """
 
     shared: int
@@ -70,24 +72,25 @@ class Matches(msgspec.Struct):
     examples: list[Example] = msgspec.field(default_factory=list)
 
     def estimated(self, found: Counter[Cell]) -> int:
-        """How many of all events these are: their number where every event was compared, else by their share."""
+        """How many of all events these are: their number if every event was compared, else an estimate by their
+        share."""
         count = found.total()
         return count if self.complete or not self.compared else -(-count * self.shared // self.compared)
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """What is compared with what: a plan's events of the cells that the target has events of, too."""
+    """What is compared: a plan's events in the cells for which the target has events too."""
 
     directory: Directory
     planned: Mapping[Cell, int]
     cells: TargetCells
     questions: Questions
     sample: int = 1_000
-    """Planned events that are looked up before all are compared."""
+    """This many planned events are looked up before all are compared."""
 
     @property
     def common(self) -> list[Cell]:
-        """Names and days of which both sides have events, in their order."""
+        """Names and days for which both sides have events, in order."""
         return sorted(cell for cell in self.planned if cell in self.cells)
 
 
@@ -111,8 +114,9 @@ class Renamed(NamedTuple):
 
 
 class OtherVersions(msgspec.Struct, frozen=True):
-    """Which of the plan's events the target has under their uuids, but with another name, person or UTC day: `found`
-    in the order of the export, of `compared` events of a sample of the `planned` ones that were not sent."""
+    """Which of the plan's events the target has under their uuids, but with another name, person or UTC day. `found` is
+    in the order of the export; `compared` events of a sample were looked up, of the `planned` ones that were not
+    sent."""
 
     planned: int
     compared: int
@@ -125,7 +129,7 @@ class OtherVersions(msgspec.Struct, frozen=True):
 
 
 def find_other_versions(comparison: Comparison, database: Database, now: datetime) -> OtherVersions:
-    """Ask for a sample of the plan's events by their uuids alone, whatever name and day they have at the target.
+    """Ask for a sample of the plan's events only by their uuids, whatever name and day they have at the target.
 
     Raises Refused, Unfinished.
     """
@@ -157,8 +161,8 @@ def find_other_versions(comparison: Comparison, database: Database, now: datetim
 
 @contextmanager
 def opened(comparison: Comparison) -> Iterator[Database]:
-    """A database with the views `unsent`, the facts of the plan's events that were not sent, and `waiting`, those of
-    them in the common cells: hi, lo, cell, day, name, distinct_id, second, key."""
+    """A database with the views `unsent`, the facts of the plan's events that were not sent, and `waiting`, those in
+    the common cells: hi, lo, cell, day, name, distinct_id, second, key."""
     from pipeline.identity.database import numbers, texts
     from pipeline.plan.requests import query
 
@@ -190,7 +194,7 @@ def look_up_sample(comparison: Comparison, database: Database) -> Matches:
     Unfinished."""
     common = comparison.common
     days = ", ".join(str(_day(day)) for day in spread(sorted({day for _, day in common}), DAYS))
-    # The two services read a backslash differently, so no query has one.
+    # The two services read a backslash differently, so no query contains one.
     database.run(
         "CREATE TABLE picked AS SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY cell ORDER BY lo, hi) AS nth"
         f" FROM waiting WHERE day IN ({days}) AND NOT contains(distinct_id, chr(92))) WHERE nth <= {comparison.sample}"
@@ -215,7 +219,7 @@ def _ask(questions: Questions, day: str, events: list[tuple[str, str]]) -> Itera
 
 
 def compare_all(comparison: Comparison, database: Database, sample: Matches) -> Matches:
-    """Compare every event of the names and days of both sides. Raises Refused, Unfinished."""
+    """Compare every event whose name and day both sides have. Raises Refused, Unfinished."""
     database.run("CREATE OR REPLACE TABLE picked AS SELECT hi, lo, cell, key FROM waiting")
     cells = {cell: comparison.cells.count(cell) for cell in comparison.common}
     _add_landed(database, rows_of(comparison.questions, cells, ""))
@@ -225,7 +229,7 @@ def compare_all(comparison: Comparison, database: Database, sample: Matches) -> 
 
 
 def _add_landed(database: Database, pages: Iterable[Sequence[Row]]) -> None:
-    """Make the table `landed` of what the target has: hi, lo, key."""
+    """Create the table `landed` of what the target has: hi, lo, key."""
     from pipeline.identity.database import numbers, texts
 
     database.run("CREATE OR REPLACE TABLE landed (hi UBIGINT, lo UBIGINT, key UBIGINT)")
@@ -245,7 +249,8 @@ def _add_landed(database: Database, pages: Iterable[Sequence[Row]]) -> None:
 
 
 def _joined(comparison: Comparison, database: Database, shared: int) -> Matches:
-    """Compare the events in `picked` with those in `landed`. Each of another uuid stands for one planned event."""
+    """Compare the events in `picked` with those in `landed`. Each event there with another uuid matches one planned
+    event."""
     cells = comparison.common
     database.run("CREATE OR REPLACE VIEW mine AS SELECT * FROM picked ANTI JOIN landed USING (hi, lo)")
     database.run(
@@ -267,7 +272,7 @@ def _joined(comparison: Comparison, database: Database, shared: int) -> Matches:
 
 
 def _examples(cells: Sequence[Cell], database: Database) -> list[Example]:
-    """The first event of each cell that is there, and the first that is there as another."""
+    """The first event of each cell that is there, and the first that is there as another event."""
     own = database.rows(
         "SELECT DISTINCT ON (cell) cell, hi, lo FROM picked SEMI JOIN landed USING (hi, lo)"
         f" ORDER BY cell, hi, lo LIMIT {MOST_EXAMPLES}"

@@ -1,11 +1,11 @@
-"""Turn off the hog functions that would fire on a plan while it is sent, and turn them on again.
+"""Turns off the hog functions that would fire on a plan while it is sent, and turns them on again.
 
-Each function is recorded durably before it is turned off, and stays recorded until it was seen to be on again, so
-wherever a run is killed, no function is off that the record does not name. Only destinations are turned off: a
+Each function is recorded durably before it is turned off, and stays recorded until it was seen to be on again. So
+wherever a run is killed, the record names every function that is off. Only destinations are turned off: a
 transformation also changes live events, which would be stored unchanged for good.
 
-A function is turned on only if it is exactly as this program left it: off, with the `updated_at` of our own change; and
-where the answer to that change never came, off with the content that it had before.
+A function is turned on only if it is exactly as this program left it: off, with the `updated_at` of our own change; or,
+if the answer to that change never came, off with the content that it had before.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 _TRANSFORMATION = "transformation"
 _VOLATILE = ("enabled", "updated_at", "status", "version", "bytecode", "transpiled", "created_by")
-"""What of a function may differ although nobody changed what it does."""
+"""What may differ in a function although nobody changed what it does."""
 Found = Literal["ours", "on", "gone", "changed"]
 
 
 class Resumed(msgspec.Struct, frozen=True):
-    """What became of the functions that were recorded as off: turned `on`, `changed` by somebody and left as they are,
+    """What became of the functions that were recorded as off: turned `on`, `changed` by someone and left as they are,
     or still `off` because of `problem`."""
 
     on: Sequence[PausedFunction] = ()
@@ -51,18 +51,18 @@ class Resumed(msgspec.Struct, frozen=True):
     problem: BackcastError | None = None
 
     def warnings(self) -> Iterator[str]:
-        """A sentence for each kind of function that is off now."""
+        """A sentence for each kind of function that is now off."""
         if self.changed:
             yield (
-                f"{pluralize(len(self.changed), 'hog function')} that was turned off for this import was changed since,"
-                f" and is left off: {named(self.changed)}"
+                f"{pluralize(len(self.changed), 'hog function')} that backcast turned off for this import was changed"
+                f" since, so it stays off: {named(self.changed)}"
             )
         if self.off:
             yield f"{pluralize(len(self.off), 'hog function')} could not be turned on again: {named(self.off)}"
 
 
 class Pausing:
-    """The functions of a target's project that are off while the plan in `directory` is sent. Use as a context manager.
+    """The functions of a target's project that are off while the plan in `directory` is sent. A context manager.
 
     Only one process at a time does this for a plan. `request` has a personal key. Raises UsageError, Busy, UnsafePlan;
     Refused and Unfinished for answers of the service.
@@ -71,7 +71,7 @@ class Pausing:
     def __init__(self, request: PreflightRequest, directory: Directory, plan: Plan | None = None) -> None:
         if not request.personal_key:
             raise UsageError(
-                "hog functions are turned off and on with a personal key, and there is none; nothing was sent",
+                "turning hog functions off and on needs a personal key, and there is none; nothing was sent",
                 hint="set BACKCAST_PERSONAL_KEY, or give --personal-key-file; its scope is hog_function:write",
             )
         self.directory = directory
@@ -102,7 +102,7 @@ class Pausing:
         return self._record.functions
 
     def would_fire(self, names: Collection[str] | None = None) -> list[PausedFunction]:
-        """The destinations that are on and would, or may, fire on events of these names; None: on those of the plan."""
+        """The destinations that are on and would, or may, fire on events of these names; None: of the plan's names."""
         if names is None:
             assert self._target.planned is not None
             names = self._target.planned.names.keys()
@@ -117,17 +117,17 @@ class Pausing:
         return found
 
     def notice(self, functions: Sequence[PausedFunction]) -> str:
-        """What a person has to know before these are turned off; "" where none is."""
+        """What a person must know before these are turned off; "" if there are none."""
         off = [*functions, *(one for one in self.recorded if one.id not in {function.id for function in functions})]
         if not off:
             return ""
         return (
             f"{pluralize(len(off), 'hog function')} will be off until the events are sent and settled: {named(off)}."
-            " Live events that arrive meanwhile do not reach them, and are not delivered to them later"
+            " Live events that arrive meanwhile do not reach them, not even later"
         )
 
     def pause(self, functions: Sequence[PausedFunction]) -> None:
-        """Turn these off, each recorded before; those that an earlier run left off stay so. On an error all are on
+        """Turn these off, recording each first; those that an earlier run left off stay off. After an error all are on
         again, or recorded."""
         try:
             for entry in self.recorded:
@@ -145,13 +145,14 @@ class Pausing:
             if isinstance(error, ServiceProblem) and isinstance(error, Refused):
                 off = f"; {named(left.off)} may be off" if left.off else ""
                 raise Refused(
-                    f"the hog functions that would fire cannot be turned off: {error}{off}; nothing was sent",
+                    f"cannot turn off the hog functions that would fire: {error}{off}; nothing was sent",
                     hint=error.hint,
                 ) from error
             raise
 
     def resume(self) -> Resumed:
-        """Turn on every function that is as it was left. An error of the service ends it, and stays in the result."""
+        """Turn on every function that is as it was left. An error of the service ends this, and is kept in the
+        result."""
         on = []
         try:
             for entry in self.recorded:
@@ -168,7 +169,7 @@ class Pausing:
         return Resumed(on, changed, [entry for entry in self.recorded if not entry.changed], problem)
 
     def _opened(self) -> PausedFunctions:
-        """The record, of the same project as the target."""
+        """The record, which must be of the target's project."""
         client, project = self._client, self._target.project
         if not project.known:
             kind = Refused if project.check.level == "stop" else UsageError
@@ -189,14 +190,14 @@ class Pausing:
         return record
 
     def _review(self, entry: PausedFunction) -> Found:
-        """What a recorded function is now, which is recorded."""
+        """What a recorded function is now; the record is updated."""
         record = self._retrieve(entry.id)
         found = _found(entry, record)
         self._keep(_after(entry, record) if found == "ours" else entry, found)
         return found
 
     def _keep(self, entry: PausedFunction, found: Found) -> None:
-        """Record this function as it was found; one that is on, or deleted, is recorded no more."""
+        """Record this function as it was found; a function that is on, or deleted, is removed from the record."""
         others = [other for other in self.recorded if other.id != entry.id]
         if found in ("ours", "changed"):
             others.append(msgspec.structs.replace(entry, changed=found == "changed"))
@@ -205,7 +206,7 @@ class Pausing:
             write_paused(self.directory, self._record)
 
     def _retrieve(self, id: str) -> Mapping[str, Any]:
-        """A function's record, empty for one that was deleted."""
+        """A function's record, empty if it was deleted."""
         try:
             record = self._client.call(RETRIEVE_FUNCTION, id).json()
         except NotFound:
@@ -217,10 +218,10 @@ class Pausing:
 def pausing_for(
     request: PreflightRequest, directory: Directory, plan: Plan | None, warn: Callable[[str], None], *, pauses: bool
 ) -> Iterator[Pausing | None]:
-    """What turns functions off for a plan, if `pauses`; else those that an earlier run left off are turned on first.
-    `directory` has the record of what is off, and is the plan's, where there is one.
+    """What turns functions off for a plan, if `pauses`; else, functions that an earlier run left off are first turned
+    on. `directory` has the record of what is off; it is the plan's directory, if there is a plan.
 
-    Without a personal key they are named only. Raises as Pausing does.
+    Without a personal key it only names them. Raises as Pausing does.
     """
     left = read_paused(directory)
     if pauses:
@@ -242,7 +243,7 @@ def pausing_for(
 def paused(
     pausing: Pausing | None, functions: Sequence[PausedFunction], settle: float, step: Step, warn: Callable[[str], None]
 ) -> Iterator[None]:
-    """Inside, these functions are off, and those that an earlier run left off. Whatever ends it, they are turned on
+    """Within it, these functions are off, and those that an earlier run left off. However it ends, they are turned on
     `settle` seconds after the last event was accepted; `warn` names those that stay off. None does nothing."""
     if pausing is None:
         yield
@@ -266,7 +267,7 @@ def resume_functions(request: PreflightRequest, directory: Directory) -> Resumed
 
 
 def _entry(record: Mapping[str, Any]) -> PausedFunction:
-    """A function that is on, as it is recorded before it is turned off."""
+    """The entry for a function that is on, as it is recorded before it is turned off."""
     name = str(record.get("name") or "without a name")
     return PausedFunction(
         id=str(record.get("id")), name=name, before=str(record.get("updated_at")), content=_content(record)
@@ -279,7 +280,7 @@ def _content(record: Mapping[str, Any]) -> str:
 
 
 def _found(entry: PausedFunction, record: Mapping[str, Any]) -> Found:
-    """What a function is now, against how it was left."""
+    """The function's state now, compared with how it was left."""
     if not record:
         return "gone"
     if record.get("enabled"):
@@ -290,5 +291,5 @@ def _found(entry: PausedFunction, record: Mapping[str, Any]) -> Found:
 
 
 def _after(entry: PausedFunction, record: Mapping[str, Any]) -> PausedFunction:
-    """The entry of a function that is off as we left it, with the time at which it was turned off."""
+    """The entry for a function that is off as we left it, with the time at which it was turned off."""
     return entry if entry.after else msgspec.structs.replace(entry, after=str(record.get("updated_at") or ""))

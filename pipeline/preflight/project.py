@@ -1,6 +1,6 @@
-"""Find the project of the keys.
+"""Finds the project of the keys.
 
-Of `/api/projects/` the contract shows only that it lists the ids (docs/know/service.md#projects); the project itself is
+The contract shows only that `/api/projects/` lists the ids (docs/know/service.md#projects), so the project itself is
 requested by its id.
 """
 
@@ -29,8 +29,8 @@ _MOST_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class ProjectResult:
-    """The result of the check; the project's `record`, None where it cannot be read; the projects that were `listed`;
-    the `Date` header of a response. `known`: the client has a project id, so more can be requested of the project."""
+    """The result of the check; the project's `record`, None if it cannot be read; the projects that were `listed`;
+    the `Date` header of a response. `known`: the client has a project id, so more of the project can be requested."""
 
     check: Check
     record: Mapping[str, Any] | None = field(default=None, repr=False)
@@ -64,7 +64,7 @@ def find_project(client: ManagementClient, key: Secret | None) -> ProjectResult:
             return ProjectResult(Check(PROJECT, "ok", named(own)), own, listed)
         if isinstance(error, NotFound):
             hint = "check the id of the project and the region"
-            missing = Check(PROJECT, "stop", f"there is no project {client.project_id}", hint)
+            missing = Check(PROJECT, "stop", f"project {client.project_id} does not exist", hint)
             return ProjectResult(missing, listed=listed, known=False)
         return ProjectResult(check_of_error(PROJECT, error), listed=listed, known=isinstance(error, Forbidden))
     if not isinstance(record, dict):
@@ -74,7 +74,7 @@ def find_project(client: ManagementClient, key: Secret | None) -> ProjectResult:
 
 
 def project_name(client: ManagementClient) -> str:
-    """The name of the client's project, "" where the key may not read it. Nothing else depends on it."""
+    """The name of the client's project, "" if the key may not read it. Nothing else depends on it."""
     try:
         record = client.call(RETRIEVE_PROJECT).json()
     except (ServiceProblem, BackcastError):
@@ -89,14 +89,16 @@ def _choose(listed: Sequence[Mapping[str, Any]], key: Secret | None) -> Mapping[
     if len(listed) == 1:
         return listed[0]
     if not listed:
-        return Check(PROJECT, "stop", "the personal key can read no project", "make a personal key for the project")
+        return Check(
+            PROJECT, "stop", "the personal key cannot read any project", "create a personal key for the project"
+        )
     names = ", ".join(named(project) for project in listed[:_MOST_NAMED]) + (", …" if len(listed) > _MOST_NAMED else "")
     detail = f"the personal key can read more than one project, and none of them shows this capture key: {names}"
     return Check(PROJECT, "unknown", detail, "give --project ID")
 
 
 def is_key_of(key: Secret | None, project: Mapping[str, Any]) -> bool | None:
-    """Whether a key is a project's own; None where the project does not show its key."""
+    """Whether a key is a project's own; None if the project does not show its key."""
     token = project.get("api_token")
     if key is None or not isinstance(token, str) or not token:
         return None

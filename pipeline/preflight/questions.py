@@ -1,10 +1,10 @@
-"""Queries that preflight asks of a target, within the limits of the query interface, and so that they can be resumed.
+"""Queries that preflight asks of a target, resumable and within the limits of the query interface.
 
-The service answers 100 rows to a query without a LIMIT and cuts off after 50,000, allows so many queries a minute, and
-stops a query that reads for too long (docs/know/service.md#query-interface). So each query here has a limit of its own
-below that, comes in pages of whole days, is asked again where the service asks to wait, and is divided where it takes
-too long. Each answer is kept in the plan's directory until the preflight ended, so an interrupted one goes on where it
-was. The same queries follow from the same answers, so a query's own text finds its answer again.
+The service answers 100 rows to a query without a LIMIT and cuts off after 50,000, allows only so many queries a minute,
+and stops a query that reads for too long (docs/know/service.md#query-interface). So each query here has its own limit
+below that, comes in pages of whole days, is asked again if the service asks to wait, and is divided if it takes
+too long. Each answer is kept in the plan's directory until the preflight has ended, so an interrupted one resumes where
+it was. The same answers lead to the same queries, so a query's own text finds its answer again.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from pipeline.management.client import QueryAnswer
 from pipeline.management.moments import between
 
 PAGE = 20_000
-"""Rows of one page."""
+"""Rows in one page."""
 MOST_ROWS = 50_000
-"""Rows after which the service cuts off (docs/know/service.md#query-interface)."""
+"""The service cuts off after this many rows (docs/know/service.md#query-interface)."""
 A_MINUTE = 100
 """Queries in any 60 seconds; the service allows 120 (docs/know/service.md#query-interface)."""
 KEPT = 3_600.0
 """Seconds for which a kept answer counts; after that the target may have changed."""
 PATIENCE = 180.0
-"""Seconds to wait in all where the service asks to wait."""
+"""Seconds to wait in all, if the service asks to wait."""
 _PAUSE = 5.0
 _TOO_MUCH = (504, 513)
 """The statuses of a query that took too long, or needed too much memory (docs/know/service.md#query-interface)."""
@@ -53,7 +53,7 @@ class _Kept(msgspec.Struct):
 class Questions:
     """Asks a project. `folder` keeps the answers, None keeps none; `of` names what they are about (a plan, a target).
 
-    `pause` waits so many seconds; tests give one that does not.
+    `pause` waits this many seconds; tests pass one that does not wait.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Questions:
         self._asked: deque[float] = deque()
         self._patience = PATIENCE
         self.queries = 0
-        """How many queries were asked; those that a kept answer answered do not count."""
+        """How many queries were asked, not counting those with a kept answer."""
 
     def query(self, sql: str) -> QueryAnswer:
         """The answer to one SELECT, asked now or a short while ago. Raises Refused, Unfinished."""
@@ -78,7 +78,8 @@ class Questions:
         return answer
 
     def divided(self, since: date, until: date, read: Callable[[date, date], list[T]]) -> Iterator[list[T]]:
-        """What `read` gives for the days from `since` to before `until`, in pieces where it takes too long.
+        """What `read` gives for the days from `since` up to, but not including, `until`, in pieces if it takes too
+        long.
 
         Raises Refused, and Unfinished for a single day that takes too long.
         """
@@ -92,10 +93,11 @@ class Questions:
             yield from self.divided(middle, until, read)
 
     def by_day(self, select: str, since: date, until: date, order: str, page: int = PAGE) -> list[list[Any]]:
-        """All rows of a SELECT whose first column is the UTC day, of the days from `since` to before `until`.
+        """All rows of a SELECT whose first column is the UTC day, for the days from `since` up to, but not including,
+        `until`.
 
-        `select` has `{days}` where the condition of the days belongs, and ends with its GROUP BY; `order` are the
-        columns after the day that make the order complete. A page ends with a whole day, so that events that arrive
+        `select` has `{days}` in place of the condition for the days, and ends with its GROUP BY; `order` are the
+        columns after the day that make the order complete. A page ends with a whole day, so events that arrive
         between two pages move no rows. Raises Refused, Unfinished.
         """
         found: list[list[Any]] = []
@@ -117,7 +119,7 @@ class Questions:
         return found
 
     def by_name(self, select: str, since: date, until: date, page: int = PAGE) -> list[list[Any]]:
-        """All rows of a SELECT whose first column is the event's name, of events of some days, page by page.
+        """All rows of a SELECT whose first column is the event's name, for events of some days, page by page.
 
         `select` is as for `by_day`. Raises Refused, Unfinished.
         """
@@ -130,7 +132,7 @@ class Questions:
                 return found
 
     def forget(self) -> None:
-        """Remove the kept answers: the preflight ended."""
+        """Remove the kept answers, since the preflight has ended."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -172,7 +174,7 @@ class Questions:
     def _keep(self, name: str, kept: _Kept) -> None:
         if self._folder is None:
             return
-        with suppress(OSError):  # a directory that cannot be written is no reason not to look
+        with suppress(OSError):  # an unwritable directory is no reason not to look
             self._folder.mkdir(exist_ok=True)
             write_atomically(self._folder / name, msgspec.json.encode(kept))
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class PreflightRequest(msgspec.Struct, frozen=True):
-    """Which target to check, with which keys. `personal_key` may be "" and `project_key` None; the checks that
-    need them are `unknown` then."""
+    """Which target to check, with which keys. `personal_key` may be "" and `project_key` None; then the checks that
+    need them are `unknown`."""
 
     to: str
     project_key: Secret | None
@@ -29,9 +29,9 @@ class PreflightRequest(msgspec.Struct, frozen=True):
 
 
 class Preflight(msgspec.Struct, frozen=True):
-    """The results in the order of the report, and the project's name and id, "" where they cannot be read.
+    """The results in the order of the report, and the project's name and id, "" if they cannot be read.
 
-    `reused`: what the target has already was known from an earlier preflight.
+    `reused`: an earlier preflight already knew what the target has.
     """
 
     checks: tuple[Check, ...]
@@ -50,7 +50,7 @@ class Preflight(msgspec.Struct, frozen=True):
 
 
 REUSED = 3_600.0
-"""Seconds for which an earlier preflight of the same plan that found no stop says what the target has already."""
+"""For this many seconds, an earlier preflight of the same plan without a stop says what the target already has."""
 
 
 def check_target(
@@ -61,8 +61,8 @@ def check_target(
 ) -> Preflight:
     """Check a target without sending an event; a plan and its directory say what would be sent.
 
-    Where `recorded`, an earlier preflight, answers for the same plan and project what the target holds, that is not
-    asked again.
+    If an earlier preflight, `recorded`, says for the same plan and project what the target has, that is not asked
+    again.
 
     Raises UsageError for addresses, certificates and key files that cannot be used, StalePlan for a changed plan.
     """
@@ -88,7 +88,7 @@ def check_target(
 
 
 def _known(names: tuple[str, ...], recorded: PreflightResult | None, target: Target) -> list[Check]:
-    """What an earlier preflight found, where it holds for this target and nothing of it has to be asked again."""
+    """What an earlier preflight found, if it holds for this target and nothing in it must be asked again."""
 
     if recorded is None or target.plan is None or target.client is None or not target.project.known:
         return []

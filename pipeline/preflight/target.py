@@ -1,6 +1,6 @@
 """The facts that checks share: the request, the plan, and the answers of the services.
 
-Each is requested once, when the first check needs it.
+Each fact is requested once, when the first check needs it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NO_EVENT = gzip_body(Envelope("").seal([]))
 
 
 class PlannedEvents(msgspec.Struct, frozen=True):
-    """The events that a plan would send: counts by name and by UTC day (`2023-01-31`); `bytes` of all of them, as JSON.
+    """The events that a plan would send: counts by name and by UTC day (`2023-01-31`); `bytes` is their size as JSON.
 
     Merges, groups and profiles are counted by name, not by day. `sets_geoip`: the mapping itself sets `$geoip_disable`.
     """
@@ -54,7 +54,7 @@ class PlannedEvents(msgspec.Struct, frozen=True):
 
 
 class CaptureHost(NamedTuple):
-    """The response of a capture host to a batch without events, its address, the `Date` header ("" without), and how
+    """A capture host's response to a batch without events, its address, the `Date` header ("" if absent), and how
     many seconds it took."""
 
     response: Response
@@ -64,14 +64,14 @@ class CaptureHost(NamedTuple):
 
 
 class ServiceClock(NamedTuple):
-    """The `Date` header of a response ("" without one), and this machine's time when it arrived."""
+    """The `Date` header of a response ("" if absent), and this machine's time when it arrived."""
 
     date: str
     local: datetime
 
     @property
     def service(self) -> datetime | None:
-        """The time in the header; None without one that can be read."""
+        """The time in the header; None if it is absent or cannot be read."""
         try:
             moment = email.utils.parsedate_to_datetime(self.date)
         except (TypeError, ValueError):
@@ -85,9 +85,10 @@ class ServiceClock(NamedTuple):
 
 
 class Target:
-    """The target of an import. Use as a context manager. `planned` is None without a plan.
+    """The target of an import. A context manager. `planned` is None without a plan.
 
-    Raises StalePlan for files of the plan that are not as they were sealed.
+    Raises StalePlan if files of the plan changed after they were sealed.
+
     """
 
     def __init__(self, request: PreflightRequest, plan: Plan | None = None, directory: Directory | None = None) -> None:
@@ -95,7 +96,7 @@ class Target:
         self.plan = plan
         self.directory = directory
         self.interrupted = False
-        """Whether queries were left unanswered, which a later run asks again."""
+        """Whether queries were left unanswered; a later run asks them again."""
         self.planned = planned_events(plan, directory) if plan is not None and directory is not None else None
 
     def __enter__(self) -> Target:
@@ -153,19 +154,19 @@ class Target:
         return Questions(client, folder, f"{client.base_url} {client.project_id} {plan.digest if plan else ''}")
 
     def forget_answers(self) -> None:
-        """Remove the answers that were kept, unless queries are left that a later run goes on with."""
+        """Remove the answers that were kept, unless unanswered queries are left for a later run to resume."""
         questions: Questions | None = self.__dict__.get("questions")
         if questions is not None and not self.interrupted:
             questions.forget()
 
     @cached_property
     def own(self) -> str:
-        """The condition for events of this import, "" where they carry no provenance; without a plan, of any import."""
+        """The condition for events of this import, "" if they carry no provenance; without a plan, for any import."""
         return ANY_IMPORT if self.plan is None else having(provenance_of(self.plan))
 
     @cached_property
     def own_unknown(self) -> bool:
-        """Whether the plan's own events cannot be distinguished from others, and some of them may have landed."""
+        """Whether the plan's own events cannot be told apart from others, and some of them may have landed."""
         if self.own or self.directory is None:
             return False
         totals = read_totals(self.directory.ledger)
@@ -178,7 +179,7 @@ class Target:
 
     @cached_property
     def planned_cells(self) -> Mapping[Cell, int]:
-        """The plan's events by name and UTC day. Raises Unfinished where they are too many to be compared."""
+        """The plan's events by name and UTC day. Raises Unfinished if there are too many to compare."""
         assert self.directory is not None
         cells: Counter[Cell] = Counter()
         for event, day, count in planned_days(self.directory):
@@ -207,7 +208,7 @@ class _Merge(msgspec.Struct):
 
 
 def planned_events(plan: Plan, directory: Directory) -> PlannedEvents:
-    """The events that a plan would send. Raises StalePlan where its files are not as they were sealed."""
+    """The events that a plan would send. Raises StalePlan if its files changed after they were sealed."""
     check_tables(plan, directory, (directory.cells.name, directory.identities.name))
     days: Counter[str] = Counter()
     names = Counter(plan.names)

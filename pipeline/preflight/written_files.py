@@ -1,6 +1,6 @@
-"""What to know before files of a plan are imported: what their format cannot carry, and what the importer changes.
+"""What to know before importing a plan's files: what their format cannot carry, and what the importer changes.
 
-Each fact is of docs/know/service.md#own-importer. Nothing is asked of anybody.
+Each fact comes from docs/know/service.md#own-importer. No service is asked.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pipeline.report.records import Check
 from pipeline.text import pluralize
 
 JOB_RATE = 1_000
-"""Events a second of one job of the importer."""
+"""Events a second that one job of the importer sends."""
 
 
 def check_files(plan: Plan | None) -> Preflight:
-    """The checks of a target `file:DIR` or a bucket, with those that are about a plan."""
+    """The checks for a target `file:DIR` or a bucket, with those that concern a plan."""
     return Preflight(tuple(_checks(plan)))
 
 
@@ -33,7 +33,7 @@ def _checks(plan: Plan | None) -> Iterator[Check]:
             "warning",
             "lines cannot carry an order between ids: an import of everything at once may number group types, merge"
             " people and set profiles in another order than planned",
-            f"import one folder after the other, each by a migration of its own that is done first: {folders}",
+            f"import one folder after the other, each by its own migration, after the one before is done: {folders}",
         )
     if phases.get("identities"):
         merges = pluralize(phases["identities"], "merge")
@@ -46,9 +46,9 @@ def _checks(plan: Plan | None) -> Iterator[Check]:
     yield Check(
         "again",
         "warning",
-        "the importer sends files again when a second migration is made of them; the uuids are the same, but the"
-        " service removes copies only later",
-        "make one migration for each folder, and let support resume one that is paused",
+        "do not import these files twice: the copies have the same uuids, but the service removes them only later,"
+        " and the importer sends a file again if a second migration is made of it",
+        "make one migration for each folder, and let support resume a paused one",
     )
     unsafe = plan.warnings.get("unsafe_integer", 0) if plan is not None else 0
     yield Check(
@@ -57,7 +57,7 @@ def _checks(plan: Plan | None) -> Iterator[Check]:
         "the importer reads every value and writes it again: 1.10 becomes 1.1, a number that 64 bits do not hold is"
         " rounded, and a property organization_id of digits becomes a number"
         + (f"; the plan has {pluralize(unsafe, 'such integer')} beyond 2^53" if unsafe else ""),
-        "send with `backcast apply --to us|eu` where such values matter" if unsafe else "",
+        "send with `backcast apply --to us|eu` if such values matter" if unsafe else "",
     )
     yield Check("added", "ok", "the importer adds $import_job_id and $geoip_disable to the properties of each event")
     if plan is not None:

@@ -1,11 +1,12 @@
-"""Compare what landed with what the ledger says was settled: counts, events, values and people; send what is missing.
+"""Compares what landed with what the ledger says was settled: counts, events, values and people; resends what is
+missing.
 
-reconcile.verify      the whole: what was sent (`expected`) joined with what landed (`landed`)
+reconcile.verify      the whole: joins what was sent (`expected`) with what landed (`landed`)
 settle                the time that the service needs to show what it accepted
-session               what is kept while it runs, so that an interrupted one continues
+session               what is kept during a verification, so that an interrupted one continues
 comparison            the queries: counts of what agrees, tables of what does not
-fields, values        the properties of events, and what the service is known to change in them
-people, warnings      merges, profiles and groups as they stand; the target's ingestion warnings
+fields, values        the properties of events, and how the service is known to change them
+people, warnings      merges, profiles and groups as they are at the target; its ingestion warnings
 rows                  each difference with its row
 """
 

@@ -1,4 +1,4 @@
-"""A canary: a sample of a plan is sent first and read back whole, before the rest is sent."""
+"""A canary: a sample of a plan that is sent first and read back completely, before the rest is sent."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from pipeline.verify.findings import Verification
 def canary_to_send(
     plan: Plan, directory: Directory, to: str, options: ApplyOptions, reading: VerifyOptions | None
 ) -> Canary | None:
-    """The sample that is sent, None if `options` do not ask for it; `reading` is how it will be read back, None if the
-    caller knows the project. Raises UsageError if that is impossible, before anything is sent."""
+    """The sample to send, None if `options` do not ask for it; `reading` is how it will be read back, None if the
+    caller knows the project. Raises UsageError before anything is sent, if that is impossible."""
     if not options.canary:
         return None
     from pipeline.verify.steps import check_project
 
     if options.phases is not None:
         raise UsageError(
-            "--canary sends its events of all phases, and --phases leaves some out", hint="leave one of the two out"
+            "--canary sends its events of all phases, but --phases leaves some out", hint="leave one of the two out"
         )
     canary = plan.canary
     if canary is msgspec.UNSET or not canary.persons:
@@ -49,13 +49,13 @@ def _without(plan: Plan, canary: Canary | msgspec.UnsetType) -> UsageError:
         return UsageError("the plan was made without a canary", hint="plan again with --canary 500")
     return UsageError(
         f"a canary of {pluralize(canary.most, 'event')} has no room: it consists of whole people, and the smallest one"
-        f" that was looked at needs {canary.least:,} with the first group of each type",
+        f" examined needs {canary.least:,} with the first group of each type",
         hint=f"plan again with --canary {max(canary.least, 1_000)}",
     )
 
 
 def _check_earlier_runs(directory: Directory) -> None:
-    """Raise UsageError where an earlier run began events that are not of the sample: they would be sent with it."""
+    """Raise UsageError if an earlier run began events outside the sample: they would be sent with it."""
     begun = list(read_batches(directory.ledger, "begun"))
     if not begun:
         return
@@ -63,7 +63,7 @@ def _check_earlier_runs(directory: Directory) -> None:
     if events := sum(key.events for key in begun if (key.phase, key.request) not in canary):
         raise UsageError(
             f"an earlier run began to send {pluralize(events, 'event')} that may have arrived, and a canary would send"
-            " them again, too",
+            " them again too",
             hint="send the plan without --canary; or plan again into a new directory and send its canary first",
         )
 

@@ -1,8 +1,8 @@
-"""Compare what should have arrived with what landed, by queries: what agrees is counted, what does not is a table.
+"""Compares what should have arrived with what landed, by queries: what agrees is counted, what does not is a table.
 
-What is in doubt, or waits since a larger request with it in was turned away, may have landed or not, and is no
-difference either way. Copies that are equal in uuid, event, distinct_id and timestamp are none either: the service
-collapses them.
+Events that are in doubt, or that wait because a larger request containing them was refused, may have landed or not;
+neither counts as a difference. Copies that are equal in uuid, event, distinct_id and timestamp do not count either: the
+service collapses them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ MISSING, DIFFERENT, DUPLICATED, EXTRA = "missing", "different", "duplicated", "e
 WORST = (MISSING, DIFFERENT, DUPLICATED, EXTRA)
 """A cell that is wrong in several ways counts as the first of these."""
 SHOWN = 20
-"""Cells of events of others that are listed; all are counted."""
+"""At most this many cells of other senders' events are listed; all are counted."""
 _LATE, _SUSPECT = "late", "suspect"
 _SAME = "hi, lo, name, person, time"
-"""What makes two events one."""
+"""Two events are the same if these are equal."""
 _DAY = "CAST(CAST(make_timestamp(time) AS DATE) AS VARCHAR) AS day"
 
 
 class Missing(NamedTuple):
-    """A planned event of which nothing landed; the `nth` of them."""
+    """A planned event of which nothing landed; `nth` numbers them."""
 
     nth: int
     uuid: str
@@ -50,14 +50,14 @@ class Comparison:
 
     want         what should have arrived, on the days that were read; a view, with `day`
     odd          the part of `want` that did not land as it was sent
-    strange      what landed and was not sent so: `planned` is the least place of the same uuid, null for none; `nth`
-                 of its uuid, and its `kind`: duplicated, different (of an event in doubt), paired (of one that is
-                 different, and counted with it), extra, other if the project is not the plan's alone, or replayed if
-                 it is the first of a uuid that the plan leaves out because an earlier one sent it (the table
-                 `replayed`)
+    strange      what landed but was not sent like that: `planned` is the least place of the same uuid, or null; `nth`
+                 of its uuid, and its `kind`: duplicated, different (from an event in doubt), paired (belongs to a
+                 different event, and is counted with it), extra, other if the project also has events of others, or
+                 replayed if it is the first of a uuid that the plan leaves out because an earlier one sent it (the
+                 table `replayed`)
     missed       planned events that did not land: the nth of all, and what landed under their uuid, if anything
     differences  kind, place, uuid, event, day; for what was planned also its name, person and time
-    suspects     events of which a value may differ
+    suspects     events that may have a different value
     """
 
     def __init__(self, database: Database, expected: Path) -> None:
@@ -67,7 +67,7 @@ class Comparison:
         database.run(f"CREATE VIEW planned AS SELECT *, {_DAY} FROM {parquet(expected)}")
 
     def differing_days(self, counts: Mapping[tuple[str, str], int]) -> set[str]:
-        """The UTC days of which a count is not what was sent."""
+        """The UTC days whose counts differ from what was sent."""
         rows = self._database.rows("SELECT name, day, count(*) FROM planned GROUP BY name, day")
         sent = {(name, day): count for name, day, count in rows}
         return {cell[1] for cell in sent.keys() | counts.keys() if sent.get(cell, 0) != counts.get(cell, 0)}
@@ -77,14 +77,14 @@ class Comparison:
         return {day for (day,) in self._database.rows("SELECT DISTINCT day FROM planned")}
 
     def compare(self, landed: str, *, alone: bool, among_others: bool, days: Collection[str] | None) -> None:
-        """Fill the tables. `landed` are the rows that landed, `days` those that were read; None: all were."""
+        """Fill the tables. `landed` are the rows that landed, `days` the days that were read; None: all days."""
         run, number, counts = self._database.run, self._database.number, self.counts
         run(f"CREATE VIEW landed AS SELECT *, {_DAY} FROM {landed}")
         run("CREATE TABLE read_days (day VARCHAR)")
         self._database.append("read_days", {"day": texts(sorted(days or ()))})
         condition = "" if days is None else " WHERE day IN (FROM read_days)"
         run(f"CREATE VIEW want AS SELECT * FROM planned{condition}")
-        if days is not None:  # days whose counts are equal were not read
+        if days is not None:  # days with equal counts were not read
             counts["expected"] = number(
                 "SELECT count(*) FROM planned WHERE day NOT IN (FROM read_days) AND state = 'settled'"
             )
@@ -143,7 +143,7 @@ class Comparison:
     # -- what was missing, asked for again ----------------------------------------------------------------
 
     def missing(self) -> Iterator[list[Missing]]:
-        """Planned events of which nothing landed, ASKED at a time."""
+        """Planned events of which nothing landed, in lists of ASKED."""
         query = "SELECT nth, hi, lo, name, person, time, day FROM missed WHERE NOT there ORDER BY nth"
         for batch in self._database.stream(query, ASKED):
             rows = zip(*batch.to_pydict().values(), strict=True)
@@ -153,9 +153,10 @@ class Comparison:
         return self._database.number("SELECT count(*) FROM missed WHERE NOT there")
 
     def ask_again(self, missing: Sequence[Missing], landed: Mapping[str, list[Row]], marks: Mapping[str, str]) -> None:
-        """Decide on events that were missing by what the service has now under their uuids, whatever their marks.
+        """Decide on events that were missing, by what the service now has under their uuids, whatever their marks.
 
-        One that is there was late; one without the marks of the import is suspect, since a property of it changed.
+        An event that is there now was late; one without the import's marks is suspect, since one of its properties
+        changed.
         """
         verdicts = []
         for event in missing:
@@ -178,7 +179,7 @@ class Comparison:
         self._database.append("verdicts", columns)
 
     def conclude(self) -> None:
-        """Fill `differences`, when everything that is to be asked for again was."""
+        """Fill `differences`, once everything that needs it was asked for again."""
         own = "phase, number, place, hi, lo, name AS event, day, name, person, time"
         run, number = self._database.run, self._database.number
         run(
@@ -210,7 +211,7 @@ class Comparison:
         ]
 
     def count_suspects(self) -> int:
-        """How many events may have another value."""
+        """How many events may have a different value."""
         return self._database.number("SELECT count(*) FROM suspects")
 
     def suspects(self) -> Iterator[tuple[str, int, int]]:
@@ -219,7 +220,7 @@ class Comparison:
             yield from zip(*(batch.column(name).to_pylist() for name in ("phase", "number", "place")), strict=True)
 
     def extras(self) -> list[ExtraEvents]:
-        """The cells with most of what is not of the plan."""
+        """The cells with the most events that do not belong to the plan."""
         rows = self._database.rows(
             "SELECT name, day, count(*), min({'hi': hi, 'lo': lo}) FROM strange"
             f" WHERE kind IN ('{EXTRA}', 'other') GROUP BY name, day ORDER BY count(*) DESC, day, name LIMIT {SHOWN}"
@@ -227,13 +228,13 @@ class Comparison:
         return [ExtraEvents(name, day, count, uuid_text(one["hi"], one["lo"])) for name, day, count, one in rows]
 
     def count_copies(self, accepted: int | None) -> None:
-        """Count the copies of `accepted` events in all, where that is known."""
+        """Count the copies among all `accepted` events, if that number is known."""
         if accepted is not None:
             there = sum(self.counts[name] for name in ("found", "others", "replayed"))
             self.counts["copies"] = max(0, accepted - there)
 
     def cells(self) -> CellCounts:
-        """How many cells agree, and how many differ, each as the worst of what is wrong in it."""
+        """How many cells agree, and how many differ; each counts as the worst of what is wrong in it."""
         tally = dict.fromkeys(("match", *WORST), 0)
         rank = f"list_position({list(WORST)}, kind)"
         self._database.run(

@@ -1,7 +1,7 @@
-"""What a deeper verification found stays until one that is at least as deep finds none: a shallower one cannot see it.
+"""What a deeper verification found stays until one at least as deep no longer finds it: a shallower one cannot see it.
 
-Events that are missing, different, duplicated or extra are found by the comparison of uuids; altered events, and what
-is wrong with merges, profiles and groups, by that of fields.
+The comparison of uuids finds events that are missing, different, duplicated or extra; the comparison of fields finds
+altered events, and what is wrong with merges, profiles and groups.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _DEPTHS = ("none", "sample", "all")
 
 
 def kept_kinds(earlier: Verification | None, uuids: str, fields: str) -> frozenset[str]:
-    """The kinds of differences that were found earlier, and that a verification of this depth cannot clear."""
+    """The kinds of differences that were found earlier and that a verification of this depth cannot clear."""
     if earlier is None:
         return frozenset()
     kinds: list[str] = []

@@ -1,13 +1,13 @@
-"""What should have arrived: the facts of the plan joined with its ledger, the events that are settled or in doubt.
+"""What should have arrived: the facts of the plan joined with its ledger, for events that are settled or in doubt.
 
-Events of the phases without facts, and all of them if every value is compared, are read from their requests, which
-gives a hash of their properties, too. The result is `expected.parquet` of the session:
+Events of the phases without facts are read from their requests, and if every value is compared, all events are. This
+also gives a hash of their properties. The result is `expected.parquet` of the session:
 
-phase, number, place   the event: the request in its phase, the place in it
+phase, number, place   the event: the request in its phase, and the place in it
 hi, lo                 its uuid
 name, person, time     its name, the `hash_id` of its distinct_id, µs UTC
 digest                 the hash of its properties, 0 if these are not compared
-state                  settled, or another: then it may have landed or not
+state                  settled, or another state: then it may have landed or not
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ LANDED = pa.schema([
 """What is known of an event, in the plan or at the target."""
 _SCHEMA = pa.schema([("phase", pa.string()), ("number", pa.int64()), ("place", pa.int64()), *LANDED])
 _AT_ONCE = 16 << 20
-"""Bytes of the events that are decoded for one page."""
+"""At most this many bytes of events are decoded for one page."""
 _LINES = 50_000
 
 
 class Sent(NamedTuple):
-    """An event as it was sent, and its place: its phase, the request in the phase, the place in that."""
+    """An event as it was sent, and its place: its phase, the request in the phase, and the place in the request."""
 
     phase: str
     request: int
@@ -70,7 +70,7 @@ def read_sent(directory: Directory) -> Iterator[tuple[BatchKey, str]]:
 
 
 def write_expected(session: Session, directory: Directory, database: Database, *, values: bool, progress: Step) -> Path:
-    """Write the file, unless an earlier run did, and return where it is. `values`: with a hash of all properties."""
+    """Write the file, unless an earlier run did, and return its path. `values`: with a hash of all properties."""
     path = session.path / "expected.parquet"
     if path.exists():
         return path
@@ -97,10 +97,10 @@ def write_expected(session: Session, directory: Directory, database: Database, *
 
 
 def add_replayed(database: Database, plan: Plan) -> None:
-    """Fill the table `replayed` (hi, lo): what a plan of `--replay` leaves out because it is at the target already.
+    """Fill the table `replayed` (hi, lo): what a plan with `--replay` leaves out because it is already at the target.
 
-    Its facts have the events; merges, groups and profiles are read from the very plans that it replays, if they are
-    there.
+    The facts of this plan have the events; merges, groups and profiles are read from the plans that it replays, if
+    those still exist.
     """
     replays = plan.replays
     if replays is UNSET:
@@ -192,7 +192,7 @@ def halves(uuids: Sequence[str]) -> tuple[pa.Array, pa.Array]:
 
 
 def identity(event: str, distinct_id: str, timestamp: str) -> tuple[str, int, int]:
-    """What makes two events of one uuid the same: the name, the `hash_id` of the distinct_id, the time in µs UTC."""
+    """Two events with one uuid are the same if this is equal: the name, the `hash_id` of the distinct_id, µs UTC."""
     return event, hash_id(distinct_id), instant(timestamp)
 
 
@@ -202,7 +202,7 @@ def instant(timestamp: str) -> int:
 
 
 def digest_of(properties: dict[str, Raw]) -> int:
-    """A hash of properties byte by byte, whatever their order; never 0."""
+    """A hash of the bytes of properties, independent of their order; never 0."""
     pieces = []
     for name in sorted(properties):
         value = bytes(properties[name])
@@ -212,7 +212,7 @@ def digest_of(properties: dict[str, Raw]) -> int:
 
 
 def read_places(directory: Directory, places: Iterable[tuple[str, int, int]]) -> Iterator[Sent]:
-    """The events of some places, in the order of phase, request and place, as they were sent."""
+    """The events at these places as they were sent, in the order of phase, request and place."""
     with RequestReader(directory) as reader:
         for phase, of_phase in groupby(places, key=itemgetter(0)):
             requests = read_requests(directory, phase)

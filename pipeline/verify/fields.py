@@ -1,8 +1,9 @@
 """The values of events: those of a sample, or of all, compared property by property with what landed.
 
-The sample is EACH events of every stratum (phase, event name and year), those with the smallest hashes of their uuids,
-so a second verification compares the same ones. Of all events, those are compared property by property whose digest
-is another than that of what landed. Both are read from their requests, and go through `compare_values`, some at a time.
+The sample has EACH events of every stratum (phase, event name and year): those with the smallest hashes of their uuids,
+so a second verification compares the same ones. If all events are compared, only those whose digest differs from that
+of what landed are compared property by property. Both are read from their requests and go through `compare_values` in
+chunks.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ if TYPE_CHECKING:
     from pipeline.management import ManagementClient
 
 MOST_NAMED = 100_000
-"""Differences of each kind that are named with their rows; all are counted."""
+"""At most this many differences of each kind are named with their rows; all are counted."""
 EACH = 25
-"""Events of a stratum that are in the sample."""
+"""The sample has this many events of each stratum."""
 MOST_STRATA = 1_000
-"""Strata that are sampled; those with the smallest hashes, where there are more."""
+"""At most this many strata are sampled: those with the smallest hashes."""
 _SHOWN_PROPERTIES = 10
 
 
 class Altered(msgspec.Struct, frozen=True, array_like=True):
-    """An event of which these properties have another value than was sent."""
+    """An event in which these properties have a different value than was sent."""
 
     phase: str
     request: int
@@ -47,7 +48,7 @@ class Altered(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Chunk(msgspec.Struct, array_like=True):
-    """The result of some events: how many were compared, and what was found."""
+    """The result for some events: how many were compared, and what was found."""
 
     compared: int = 0
     altered: list[Altered] = []
@@ -62,8 +63,8 @@ class Values(NamedTuple):
 
 
 def sample_of(database: Database, directory: Directory) -> tuple[list[Sent], int]:
-    """The sample of what was sent, in the order of time, and the number of its strata. `database` has the view
-    `planned` of `pipeline.verify.comparison`."""
+    """The sample of what was sent, ordered by time, and the number of its strata. `database` has the view `planned` of
+    `pipeline.verify.comparison`."""
     strata = database.rows(
         f"SELECT phase, min_by(number << 32 | place, hash(hi, lo), {EACH}) FROM planned WHERE state = 'settled'"
         f" GROUP BY phase, name, day[:4] ORDER BY hash(phase, name, day[:4]) LIMIT {MOST_STRATA}"
@@ -84,9 +85,9 @@ def compare_values(
     equal: int = 0,
     progress: Step,
 ) -> Values:
-    """Compare events with what landed under their uuids; those of which nothing landed are reported elsewhere.
+    """Compare events with what landed under their uuids; events of which nothing landed are reported elsewhere.
 
-    `total` is how many there are, `equal` how many others are known to be as they were sent.
+    `total` is how many there are, `equal` how many others are known to have landed as they were sent.
     """
     journal = Journal(session, "values.jsonl", _Chunk)
     for number, chunk in enumerate(in_chunks(sent)):
@@ -118,7 +119,7 @@ def _compare(client: ManagementClient, chunk: Sequence[Sent]) -> _Chunk:
         if not rows:
             continue
         sent = read_properties(text)
-        # Of several copies one may be as it was sent.
+        # If there are several copies, one of them may be as it was sent.
         best = min(
             (compare_properties(sent, landed_properties(row.properties)) for row in rows),
             key=lambda result: (len(result.altered), len(result.known)),

@@ -1,4 +1,5 @@
-"""What a verification finds: the counts, the differences with their rows, and what the service is known to change."""
+"""The result of a verification: the counts, the differences with their rows, and what the service is known to
+change."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ Landed = tuple[str, str, str]
 class Difference(msgspec.Struct, frozen=True):
     """One event that differs. `kind` is `missing`, `extra`, `different`, `duplicated` or `altered`.
 
-    `landed` has the (event, distinct_id, timestamp) of each landed event of its uuid. `request` is where it was
-    planned, of the phase `phase`, null for an extra one; `part`, `row` and `offset` are its row in the export, or its
-    line in a file of the plan, as `rejects` has them; `row` is 0 if it is not known. `changed` names what differs:
-    `event`, `distinct_id` or `timestamp` of a different event, properties of an altered one (`$set.plan` for a member
-    of `$set`).
+    `landed` has the (event, distinct_id, timestamp) of each landed event with its uuid. `request` is the request that
+    contains it in the phase `phase`, null for an extra event; `part`, `row` and `offset` are its row in the export, or
+    its line in a file of the plan, as `rejects` gives them; `row` is 0 if it is not known. `changed` names what
+    differs: `event`, `distinct_id` or `timestamp` of a different event, properties of an altered one (`$set.plan` for a
+    member of `$set`).
     """
 
     kind: str
@@ -35,7 +36,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class ExtraEvents(msgspec.Struct, frozen=True):
-    """Events of one name and UTC day that are not of the plan; `uuid` is that of one."""
+    """Events of one name and UTC day that do not belong to the plan; `uuid` is an example."""
 
     event: str
     day: str
@@ -44,9 +45,10 @@ class ExtraEvents(msgspec.Struct, frozen=True):
 
 
 class KnownDifference(msgspec.Struct, frozen=True):
-    """What the service itself adds to events or changes in them, which is no difference: `events` have it.
+    """What the service itself adds to events or changes in them, which does not count as a difference; `events` have
+    it.
 
-    `properties` are some of their properties that have it, `meaning` and `source` say what it is and how it is known.
+    `properties` are some of their affected properties; `meaning` and `source` say what it is and how it is known.
     """
 
     code: str
@@ -59,7 +61,7 @@ class KnownDifference(msgspec.Struct, frozen=True):
 class ValueCheck(msgspec.Struct, frozen=True):
     """The comparison of the events' properties: of `compared` events, in `strata` (phase, event name and year).
 
-    `fields` is how deep it went; `altered` counts events of which a value is not what was sent.
+    `fields` is how deep it went; `altered` counts events with a value that differs from what was sent.
     """
 
     fields: Fields
@@ -73,9 +75,9 @@ class PersonDifference(msgspec.Struct, frozen=True):
     """A merge, a profile or a group that is not at the target as it was sent.
 
     `kind` is `merge_undone`, `not_identified`, `created_later`, `profile_missing`, `profile_overwritten`,
-    `group_missing` or `group_overwritten`. `ids` are the ids it is about: of a merge the surviving one first, of a
-    group its type and key. `part` and `row` are its file in the plan and its line; `properties` those that are absent
-    or have another value.
+    `group_missing` or `group_overwritten`. `ids` are the ids concerned: for a merge the surviving one first, for a
+    group its type and key. `part` and `row` are its file in the plan and its line; `properties` are those that are
+    absent or have a different value.
     """
 
     kind: str
@@ -89,9 +91,9 @@ class PersonDifference(msgspec.Struct, frozen=True):
 class PeopleCheck(msgspec.Struct, frozen=True):
     """Merges, profiles and groups against the target. `compared` counts them by kind, `wrong` the differences by kind.
 
-    `kept` counts profiles of which another value stands than `$set_once` brought: that policy fills only what is empty.
+    `kept` counts profiles that have another value than `$set_once` brought: that policy fills only what is empty.
     `there_before` counts merges whose person existed before they arrived, so that it keeps a later `created_at`.
-    `unknown` says what could not be checked, "" where everything could.
+    `unknown` says what could not be checked, "" if everything could.
     """
 
     compared: dict[str, int] = {}
@@ -103,7 +105,7 @@ class PeopleCheck(msgspec.Struct, frozen=True):
 
 
 class WarningCount(msgspec.Struct, frozen=True):
-    """Ingestion warnings of one type about events of the plan; `dropped` of them were stored nowhere.
+    """Ingestion warnings of one type about events of the plan; `dropped` of these events were not stored anywhere.
 
     `examples` are the first of these events, each with its row.
     """
@@ -134,10 +136,10 @@ class CellCounts(msgspec.Struct, frozen=True):
 class FoundCounts(msgspec.Struct, frozen=True):
     """Events: `expected` by the ledger, `found` at the service.
 
-    `duplicated` are there a second time with another content, and `extra` counts them too; `others` are not of the
-    plan; `copies` are accepted events that are equal to another, which the service collapses. `altered` have another
-    value of a property than was sent; `late` were missing first, and then there. `renamed`, `retimed` and
-    `other_person` are those of the `different` that have another name, time or distinct_id. `replayed` were sent by the
+    `duplicated` are there a second time with other content, and `extra` counts them too; `others` do not belong to the
+    plan; `copies` are accepted events that equal another one, which the service collapses. `altered` have a different
+    property value than was sent; `late` were missing first, and then there. `renamed`, `retimed` and
+    `other_person` are the `different` events with another name, time or distinct_id. `replayed` were sent by the
     plan that this one replays, so they are expected.
     """
 
@@ -158,7 +160,7 @@ class FoundCounts(msgspec.Struct, frozen=True):
 
 
 class RepairCounts(msgspec.Struct, frozen=True):
-    """Events that were sent again since they were missing: how many, and what the service answered."""
+    """Events that were sent again because they were missing: how many, and what the service answered."""
 
     sent: int
     accepted: int = 0
@@ -170,16 +172,16 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """What landed against what was settled. `proved`: all that was sent is there, once and as it was sent.
 
     `differences` are the first of each kind; the file `differences.jsonl` of the plan has all. `scope` are the
-    properties that an event had to have to be compared, {} for the whole project; `extras` the cells with most of what
-    is not of the plan, which is `extra` in a project that is the plan's alone. `to` is the address that was compared,
-    "" for the embedded local service, `at` is when (ISO 8601, UTC). `state` is the plan's after it, which a report has
-    by itself.
+    properties that an event must have to be compared, {} for the whole project; `extras` are the cells with the most
+    events that do not belong to the plan, which count as `extra` in a project that has only this plan. `to` is the
+    address that was compared, "" for the embedded local service; `at` is when (ISO 8601, UTC). `state` is the plan's
+    state afterwards, which a report has by itself.
 
     `uuids` says whether all were compared, or those of days whose counts differ. `settled` is how long ago, in seconds,
     the last event was accepted when reading began, None if nothing was sent. `resolved_doubts` counts `batches`, and
     their `events`, that were sent again because no answer came (`pipeline.ledger.read_doubts`). `kept` are the kinds of
-    differences that an earlier, deeper verification found and that stay; `values` and `people` are then of that one
-    (`pipeline.verify.earlier`). `repair` is what was sent again, if that was asked for; the other fields are then of
+    differences that an earlier, deeper verification found and that stay; then `values` and `people` come from that one
+    (`pipeline.verify.earlier`). `repair` is what was sent again, if that was requested; then the other fields come from
     the verification after it.
     """
 
@@ -204,12 +206,13 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether anything is counted that is not as it was sent."""
+        """Whether anything counted differs from what was sent."""
         counts = self.events
         wrong = counts.missing or counts.extra or counts.different or counts.altered or any(self.people.wrong.values())
         return bool(wrong)
 
     @property
     def differs(self) -> bool:
-        """Whether anything is not as it was sent. What was compared in part may have no difference and be no proof."""
+        """Whether anything differs from what was sent. A partial comparison may find no difference and still be no
+        proof."""
         return self.is_wrong or (not self.proved and self.uuids == "all")

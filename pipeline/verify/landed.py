@@ -1,7 +1,7 @@
 """What landed, read back from the service: counts first, then every event, page by page.
 
 Pages are windows of whole UTC days, since both services store events by day; a day too large for one page is read in
-pages by uuid. Each query has a limit, because the service truncates the result of one without.
+pages by uuid. Each query has a limit, because the service truncates the result of a query without one.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ T = TypeVar("T")
 
 
 class Asker(Protocol):
-    """Answers queries: a client, or what keeps the answers of one."""
+    """Answers queries: a client, or an object that keeps a client's answers."""
 
     def query(self, sql: str) -> QueryAnswer:
         """The answer to one SELECT."""
 
 
 PAGE = 20_000
-"""Rows of one page."""
+"""Rows in one page."""
 VALUES_PAGE = 2_000
-"""Rows of one page with the properties of the events."""
+"""Rows in one page if it includes the properties of the events."""
 ASKED = 200
-"""Uuids or ids that one query asks for."""
+"""How many uuids or ids one query asks for."""
 
 
 class Row(NamedTuple):
-    """One event that landed. `properties` is its JSON text, None where it was not asked for."""
+    """One event that landed. `properties` is its JSON text, None if it was not requested."""
 
     uuid: str
     event: str
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """Where the next page begins: in which window, and after which uuid of it ("": at its begin)."""
+    """Where the next page begins: in which window, and after which of its uuids ("": at its beginning)."""
 
     window: int = 0
     after: str = ""
@@ -57,7 +57,7 @@ BEGIN = Cursor()
 
 
 def landed_cells(client: Asker, page: int = PAGE, where: str = "") -> Counter[tuple[str, str]]:
-    """Counts by (event, UTC day as text) of the events that meet a condition."""
+    """Counts, by (event, UTC day as a string), of the events that meet a condition."""
     counts: Counter[tuple[str, str]] = Counter()
     while True:
         answer = client.query(
@@ -70,7 +70,7 @@ def landed_cells(client: Asker, page: int = PAGE, where: str = "") -> Counter[tu
 
 
 def landed_copies(client: Asker, where: str = "") -> int | None:
-    """How many copies were accepted in all, before any collapsed; None where the service has no such table."""
+    """How many copies were accepted in all, before any collapsed; None if the service has no such table."""
     try:
         return int(client.query(f"select count(*) from raw_events{where and f' where {where}'}").results[0][0])
     except Refused as error:
@@ -88,9 +88,10 @@ def landed_pages(
     values: bool = False,
     start: Cursor = BEGIN,
 ) -> Iterator[tuple[list[Row], Cursor]]:
-    """Every landed event that meets a condition, in pages of about `page` rows, from `start` on; `cells` counts them.
+    """Every landed event that meets a condition, in pages of about `page` rows, from `start` on; `cells` has their
+    counts.
 
-    Each page comes with the cursor of the one after it.
+    Each page comes with the cursor of the next one.
     """
     for number, (first, last) in enumerate(windows(cells, page)):
         if number >= start.window:
@@ -101,7 +102,7 @@ def landed_pages(
 
 
 def windows(cells: Counter[tuple[str, str]], page: int) -> Iterator[tuple[date, date]]:
-    """Runs of days, first and last of each, with at most `page` events, or of one day."""
+    """Runs of days (first and last of each) with at most `page` events, or of a single day."""
     days: Counter[date] = Counter()
     for (_, text), count in cells.items():
         days[date.fromisoformat(text)] += count
@@ -120,7 +121,7 @@ def windows(cells: Counter[tuple[str, str]], page: int) -> Iterator[tuple[date, 
 def _pages(
     client: Asker, days: tuple[date, date], page: int, where: str, after: str, values: bool
 ) -> Iterator[tuple[list[Row], str]]:
-    """The pages of a window, each with the last uuid of it, "" for the last page."""
+    """The pages of a window, each with its last uuid, "" for the last page."""
     limit = page
     columns = "uuid, event, distinct_id, timestamp" + (", properties" if values else "")
     while True:
@@ -133,7 +134,7 @@ def _pages(
         if len(rows) < limit:
             yield rows, ""
             return
-        # The last uuid may have rows beyond this page; it is read again.
+        # The last uuid may have more rows after this page, so it is read again.
         complete = [row for row in rows if row.uuid != rows[-1].uuid]
         if not complete:
             limit *= 2
@@ -145,7 +146,7 @@ def _pages(
 def landed_events(
     client: Asker, uuids: Sequence[str], days: Collection[str] = (), *, values: bool = False
 ) -> dict[str, list[Row]]:
-    """What landed under each of some uuids, in the order of time; with `days`, from the first to the last of them."""
+    """What landed under each of these uuids, ordered by time; with `days`, only between the first and the last day."""
     columns = "uuid, event, distinct_id, timestamp" + (", properties" if values else "")
     landed: dict[str, list[Row]] = {}
     for some in in_chunks(uuids):
@@ -177,10 +178,10 @@ def persons_of(asker: Asker, ids: Iterable[str]) -> dict[str, str]:
 
 
 def in_lists(asker: Asker, query: str, texts: Iterable[str]) -> Iterator[list[Any]]:
-    """The rows of a query with `{}` for a list of different strings, some at a time; those that cannot be asked for are
+    """The rows of a query with `{}` for a list of different strings, in chunks; strings that a query cannot contain are
     left out."""
     for some in in_chunks(sorted({text for text in texts if can_ask(text)})):
-        # The service may answer an older row of a person, too.
+        # The service may also answer with an older row of a person.
         yield from asker.query(f"{query.format(quoted(some))} limit {len(some) * 10}").results
 
 
@@ -190,7 +191,7 @@ def can_ask(*texts: str) -> bool:
 
 
 def quoted(texts: Sequence[str]) -> str:
-    """Texts as a list of a query; none may contain a backslash, which the two services read differently."""
+    """Strings as a list in a query; none may contain a backslash, which the two services read differently."""
     return ", ".join("'{}'".format(text.replace("'", "''")) for text in texts)
 
 

@@ -1,7 +1,7 @@
-"""Merges, profiles and groups against the target: what the settled lines of the plan say, and what stands there.
+"""Merges, profiles and groups against the target: compares the settled lines of the plan with what is there.
 
-Events of these phases are compared like all others; here it is what the service made of them. Of each kind up to
-MOST_SAMPLED are compared, those with the smallest hashes of their uuids, or all of them.
+The events of these phases are compared like all others; this compares what the service made of them. Of each kind, it
+compares up to MOST_SAMPLED, those with the smallest hashes of their uuids, or all.
 
 The service stores a group under the number of its type, so the project's group types are read first
 (docs/know/service.md#groups).
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from pipeline.management import ManagementClient
 
 MOST_SAMPLED = 10_000
-"""Merges, and profiles, and groups that a sample compares."""
+"""A sample compares at most this many merges, profiles and groups each."""
 SHOWN = 20
-"""Differences of each kind that a result lists."""
+"""A result lists at most this many differences of each kind."""
 Latest = Callable[[str, str, str], bool]
 _PHASES = ("identities", "groups", "persons")
 _NO_BACKSLASH = "ids with a backslash, which a query cannot ask for"
@@ -58,10 +58,10 @@ class _Line(NamedTuple):
 
 
 class _Chunk(msgspec.Struct, array_like=True):
-    """The result of some lines: how many were compared by kind, what differs, and what could not be compared.
+    """The result for some lines: how many were compared by kind, what differs, and what could not be compared.
 
     `later` are merges whose persons have a later `created_at` (µs UTC), which need not be wrong: another merge of the
-    same person may have created it. `earlier` counts those whose persons existed before they arrived.
+    same person may have created it. `earlier` counts merges whose persons existed before they arrived.
     """
 
     compared: dict[str, int] = {}
@@ -75,9 +75,9 @@ class _Chunk(msgspec.Struct, array_like=True):
 
 @dataclass(frozen=True)
 class _Target:
-    """What is asked. `began` is when the first run began (µs UTC): no person of the plan is dated after that.
+    """What to compare with. `began` is when the first run began (µs UTC): no person of the plan has a later date.
 
-    `alone`: the project has the events of this plan alone.
+    `alone`: the project has only the events of this plan.
     """
 
     client: ManagementClient
@@ -108,8 +108,8 @@ def check_people(
 ) -> PeopleCheck:
     """Compare merges in effect, persons, profile values and groups with the settled lines of a plan.
 
-    `latest` says of a group's type, key and uuid whether no other plan updated the group after that. `alone`: the
-    project has the events of this plan alone.
+    `latest` tells by a group's type, key and uuid whether no other plan updated the group afterwards. `alone`: the
+    project has only the events of this plan.
     """
     journal = Journal(session, "people.jsonl", _Chunk)
     history = read_summary(directory.ledger, most=0).history
@@ -176,7 +176,7 @@ def _sample(lines: Iterable[_Line]) -> list[_Line]:
 
 
 def _chunks(lines: Iterable[_Line]) -> Iterator[list[_Line]]:
-    """Some lines of one kind at a time."""
+    """Chunks of lines of one kind."""
     for _, of_kind in groupby(lines, key=lambda line: type(line.sealed)):
         yield from in_chunks(of_kind)
 
@@ -222,7 +222,7 @@ def _compare_dates(target: _Target, journal: Iterable[_Chunk], directory: Direct
     """Compare `created_at` of the persons of the merges: the first of a person's merges that arrived created it.
 
     All merges of a person name one id that stays, and arrive in any order. A person that existed before keeps its own
-    date, which only a date after the beginning of the import tells from a wrong one.
+    date, which can be told from a wrong one only if it is later than the beginning of the import.
     """
     hashes = np.unique(np.fromiter((hash_id(one.ids[0]) for some in journal for _, one in some.later), np.uint64))
     if not len(hashes):
@@ -250,7 +250,7 @@ def _is_later(created: int, sent: int) -> bool:
 
 
 def _instant(answered: object) -> int:
-    """A `created_at` of an answer in µs UTC; the latest possible for other texts."""
+    """A `created_at` from an answer in µs UTC; the latest possible time for other strings."""
     try:
         return read_iso(str(answered), space=True).us
     except BadTime:

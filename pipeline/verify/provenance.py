@@ -10,15 +10,15 @@ from pipeline.plan.sealed.manifest import Plan
 
 
 def provenance_of(plan: Plan) -> dict[str, str]:
-    """The texts that every event of a plan carries as properties; empty where it was planned without provenance."""
+    """The strings that every event of a plan carries as properties; empty if it was planned without provenance."""
     marks = provenance(plan.tool, plan.options)
     return {name: value for name, value in marks.items() if isinstance(value, str)}
 
 
 def having(marks: Mapping[str, str]) -> str:
-    """The condition of a query for events with these properties, "" without any.
+    """The condition of a query for events with these properties, "" if there are none.
 
-    A text with a backslash is left out: the two services read it differently.
+    A string with a backslash is left out: the two services read it differently.
     """
     return " and ".join(
         "JSONExtractString(properties, '{}') = '{}'".format(name, text.replace("'", "''"))

@@ -1,9 +1,9 @@
-"""Compare what landed with the ledger: nothing missing, nothing extra, nothing altered, nothing twice, nobody lost.
+"""Compares what landed with the ledger: nothing missing, nothing extra, nothing altered, nothing twice, nobody lost.
 
-First the counts by event and UTC day; then two sets exactly, by (uuid, event, distinct_id, timestamp), all of them or
-those of days whose counts differ; then the values of a sample, or of all; then what the service made of merges,
-profiles and groups. Both sides are files, and queries that spill to disk join them, so memory does not grow with the
-history; an interrupted verification continues (`pipeline.verify.session`).
+First the counts by event and UTC day; then two sets exactly, by (uuid, event, distinct_id, timestamp), either all
+events or those of days whose counts differ; then the values of a sample, or of all; then what the service made of
+merges, profiles and groups. Both sides are files, and queries that spill to disk join them, so memory does not grow
+with the history; an interrupted verification continues (`pipeline.verify.session`).
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
     from pipeline.management import ManagementClient
 
 MOST_ASKED_AGAIN = 20_000
-"""Missing events that are asked for once more; where there are more, none is, except before they are sent again."""
+"""Up to this many missing events are asked for once more; if there are more, only before they are sent again."""
 
 
 class Depth(NamedTuple):
-    """How much is compared. `whole`: the service has this plan's events alone, so any other is extra. `among_others`:
-    the plan is one of many of its import, so only events with its uuids are compared, and only on the days of its
-    events; `latest` says of a group's type, key and uuid whether no later plan of it updated the group.
-    `ask_all`: every missing event is asked for once more, since it is to be sent again. What a deeper
+    """How much is compared. `whole`: the service has only this plan's events, so any other event is extra.
+    `among_others`: the plan is one of many in its import, so only events with its uuids are compared, and only on the
+    days of its events; `latest` tells by a group's type, key and uuid whether no later plan of the import updated the
+    group. `ask_all`: every missing event is asked for once more, since it is to be sent again. What a deeper
     verification found, `earlier`, stays.
     """
 
@@ -69,11 +69,12 @@ class Depth(NamedTuple):
 
 
 UUIDS = Depth()
-"""Every uuid, and no values."""
+"""Every uuid, but no values."""
 
 
 class _Verifying(NamedTuple):
-    """One verification: what it compares, with what, and where it keeps it. `marks` are those of the import."""
+    """One verification: what it compares, with what, and where it keeps results. `marks` are the marks of the
+    import."""
 
     plan: Plan
     directory: Directory
@@ -97,9 +98,9 @@ def verify(
     """Compare the service behind `client` with the plan's ledger.
 
     Events without a uuid of the plan belong to others, who may send to the project too; they are counted separately.
-    Only events with the plan's provenance are read, or all of them where it was planned without. `progress` is called
-    with the name of a step, how many of its events are done, and how many it has; `missing` with the events that are
-    missing.
+    Only events with the plan's provenance are read, or all if it was planned without. `progress` is called
+    with the name of a step, how many of its events are done, and how many it has; `missing` is called with the missing
+    events.
     """
     keep = kept_kinds(depth.earlier, depth.uuids, depth.fields)
     marks = {} if depth.whole else provenance_of(plan)
@@ -176,7 +177,7 @@ def _on(days: set[str], counts: Counter[tuple[str, str]]) -> Counter[tuple[str, 
 def _read_landed(
     one: _Verifying, pages: Pages, counts: Counter[tuple[str, str]], where: str, days: set[str] | None
 ) -> None:
-    """Keep everything that landed, on some days or on all, from where an earlier run stopped."""
+    """Store everything that landed, on some days or on all, from where an earlier run stopped."""
     if pages.cursor == END:
         return
     if days is not None:
@@ -212,9 +213,9 @@ def _ask_again(one: _Verifying, comparison: Comparison) -> None:
 
 
 def _compare_values(one: _Verifying, comparison: Comparison) -> Values:
-    """Compare the values of the sample, or of the events that differ somewhere; of none without fields.
+    """Compare the values of the sample, or of the events that differ somewhere; of none if fields are not compared.
 
-    Events that lost the marks of the import are compared in every depth.
+    Events that lost the marks of the import are compared at every depth.
     """
     compare = partial(compare_values, one.client, one.session, fields=one.depth.fields, progress=one.progress)
     suspects = comparison.count_suspects()

@@ -1,6 +1,6 @@
-"""Name what differs: each difference with its row of the export, or its line of a file of the plan, and what landed.
+"""Names what differs: each difference with its row of the export, or its line of a file of the plan, and what landed.
 
-All are written to `differences.jsonl` of the plan; a result has the first of each kind.
+All differences are written to the plan's `differences.jsonl`; a result has the first of each kind.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pipeline.management import ManagementClient
 
 SHOWN = 20
-"""Differences of each kind that a result lists."""
+"""A result lists at most this many differences of each kind."""
 ALTERED = "altered"
 
 
 class _Named(NamedTuple):
-    """A difference with its row; `phase` and `request` are None for events that are not of the plan. `name`, `person`
-    and `time` are those that were sent."""
+    """A difference with its row; `phase` and `request` are None for events that do not belong to the plan. `name`,
+    `person` and `time` are those that were sent."""
 
     kind: str
     phase: str | None
@@ -67,7 +67,8 @@ def name_differences(
     """Write all differences, those of people last, and return the first events of each kind. `database` has the tables
     of `pipeline.verify.comparison`.
 
-    The file is removed where there are none. Those of the kinds `keep` that it has from an earlier verification stay.
+    The file is removed if there are none. Differences of the kinds `keep` that it has from an earlier verification
+    stay.
     """
     changed = {(one.phase, one.request, one.index): one.changed for one in altered}
     _add_altered(database, altered)
@@ -107,7 +108,7 @@ def name_differences(
 
 def planned_rows(database: Database, uuids: Sequence[str], plan: Plan, directory: Directory) -> dict[str, Difference]:
     """Events of the plan with these uuids, each with its row, in the order of the export: examples for what is
-    reported of them."""
+    reported about them."""
     hi, lo = halves(uuids)
     database.run("CREATE TABLE asked (hi UBIGINT, lo UBIGINT)")
     database.append("asked", {"hi": hi, "lo": lo})
@@ -137,7 +138,8 @@ def _add_altered(database: Database, altered: Sequence[Altered]) -> None:
 
 
 def _placed(database: Database, relation: str, plan: Plan, directory: Directory) -> Iterator[_Named]:
-    """The rows of a relation with the columns of `named`, with file and row; what is not of the plan comes first."""
+    """The rows of a relation with the columns of `named`, with file and row; events that are not of the plan come
+    first."""
     lines = [
         (phase, one.number, one.first) for phase in PHASES if phase != EVENTS for one in read_requests(directory, phase)
     ]
@@ -165,7 +167,7 @@ def _placed(database: Database, relation: str, plan: Plan, directory: Directory)
 
 
 def _in_lines(file: Path, named: Iterable[_Named]) -> Iterator[_Named]:
-    """Events of a phase that is sealed line by line, in the order of the lines, with the offsets of these."""
+    """Events of a phase that is sealed line by line, in the order of the lines, with their byte offsets."""
     row, offset = 1, 0
     with file.open("rb") as lines:
         for one in named:
@@ -181,7 +183,7 @@ def _difference(one: _Named, landed: list[Landed], changed: list[str]) -> Differ
 
 
 def _changed(one: _Named, landed: Sequence[Landed]) -> list[str]:
-    """What of a different event is not as it was sent, in the first that landed of it."""
+    """What differs in a different event, compared with the first that landed under its uuid."""
     if one.kind != DIFFERENT or not landed:
         return []
     now = identity(*landed[0])

@@ -1,4 +1,4 @@
-"""What a verification keeps while it runs, so that an interrupted one continues: the folder `verification` of the plan.
+"""What a verification keeps while it runs, so that an interrupted one continues: the plan's folder `verification`.
 
 session.json         what is compared, and when reading began
 counts.json          the daily counts of the target
@@ -25,7 +25,7 @@ from pipeline.ledger import lock_file, unlock
 from pipeline.plan.sealed.directory import Directory
 
 KEPT_SECONDS = 24 * 3600.0
-"""What was read so long ago is read again: much may have landed since."""
+"""After this long, everything is read again: much may have landed since."""
 END = ["end"]
 """The cursor after the last page."""
 
@@ -36,10 +36,10 @@ class _SessionLine(msgspec.Struct):
 
 
 class Session:
-    """The folder of one verification, for one process at a time. Use as a context manager.
+    """The folder of one verification, for one process at a time. A context manager.
 
-    `key` is everything that decides what is read; a folder of another key, or an old one, is removed. The folder is
-    removed at the end, and kept where an exception ends it.
+    `key` is everything that decides what is read; a folder with another key, or an old one, is removed. At the end the
+    folder is removed, unless an exception ends it.
     """
 
     def __init__(self, directory: Directory, *key: object) -> None:
@@ -61,7 +61,7 @@ class Session:
                 shutil.rmtree(self.path, ignore_errors=True)
                 self.path.mkdir(parents=True)
                 header.write_bytes(msgspec.json.encode(_SessionLine(self._key, time.time())))
-            shutil.rmtree(self.path / "duckdb", ignore_errors=True)  # of a process that was killed
+            shutil.rmtree(self.path / "duckdb", ignore_errors=True)  # left by a process that was killed
         except BaseException:
             self._unlock()
             raise
@@ -78,7 +78,7 @@ class Session:
             Path(self._lock.name).unlink(missing_ok=True)
 
     def kept(self, name: str, kind: Any, make: Any) -> Any:
-        """What `make` returned first, also in an earlier run."""
+        """What `make` returned the first time, possibly in an earlier run."""
         path = self.path / name
         try:
             return msgspec.json.decode(path.read_bytes(), type=kind)
@@ -89,7 +89,7 @@ class Session:
 
 
 class Journal:
-    """The results of one step, piece by piece, each in a line; a step that is resumed begins after them."""
+    """The results of one step, one per line; a step that is resumed continues after them."""
 
     def __init__(self, session: Session, name: str, kind: Any) -> None:
         self._path = session.path / name
@@ -119,7 +119,7 @@ class Journal:
 class Pages:
     """Rows of events in files of one folder, written one after the other; each file knows where the next one begins.
 
-    A file that is not whole, as a power failure leaves it, is written again with all after it.
+    An incomplete file, which a power failure may leave, is written again, with all files after it.
     """
 
     def __init__(self, session: Session, name: str, schema: pa.Schema) -> None:
@@ -129,7 +129,7 @@ class Pages:
         self._count = 0
         self.rows = 0
         self.cursor: Any = None
-        """Where the next page begins, None for the first page, END after the last one."""
+        """Where the next page begins: None for the first page, END after the last one."""
         files = sorted(self._folder.iterdir())
         for path in files:
             try:
@@ -151,7 +151,7 @@ class Pages:
         self.cursor, self.rows, self._count = cursor, self.rows + len(columns[0]), self._count + 1
 
     def finish(self) -> None:
-        """Write that there is nothing more."""
+        """Record that there is nothing more."""
         if self.cursor != END:
             self.add([pa.nulls(0, field.type) for field in self._schema], END)
 
@@ -167,7 +167,7 @@ def parquet(path: Path) -> str:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """The whole lines of a file, which may not exist; the last may have been cut by the end of a process."""
+    """The complete lines of a file, which may not exist; the end of a process may have cut the last one."""
     if path.exists():
         with path.open("rb") as file:
             for line in file:

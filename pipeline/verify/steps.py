@@ -1,4 +1,4 @@
-"""The steps of a verification: wait for the settle time, compare, send again what is missing, compare once more."""
+"""The steps of a verification: wait for the settle time, compare, resend what is missing, compare once more."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Keys(NamedTuple):
 
 
 class Repair(NamedTuple):
-    """What was sent again, None where nothing was missing, and the verification after it."""
+    """What was sent again, None if nothing was missing, and the verification after it."""
 
     outcome: Outcome | None
     verification: Verification
@@ -61,7 +61,7 @@ def compare(
 ) -> Verification:
     """Compare what landed with the ledger after the settle time; `missing` is called with the missing events.
 
-    Raises UsageError where nothing was sent or the project is not known, Busy while a run sends, BrokenLedger where the
+    Raises UsageError if nothing was sent or the project is not known, Busy while a run is sending, BrokenLedger if the
     plan was sent to another target, and the errors of `pipeline.api.verify_plan`.
     """
     from pipeline.management import ManagementClient
@@ -72,23 +72,23 @@ def compare(
     check_tables(plan, directory)
     check_sent(plan, directory, to)
     wait_to_settle(directory.ledger, settle_seconds(to, options.settle), progress)
-    # Both are of the choices of their options.
+    # Both are among the choices of their options.
     depth = Depth(options.uuids, options.fields, options.whole, ask_all=missing is not None, earlier=earlier)  # type: ignore[arg-type]
     with ManagementClient(options.api or to, key, "1" if options.project is None else options.project) as client:
         return verify(plan, directory, client, depth=depth, missing=missing, progress=progress)
 
 
 def refuse_sending(directory: Directory) -> None:
-    """Raise Busy while a run sends: events that it sends meanwhile would be taken for those of somebody else."""
+    """Raise Busy while a run is sending: what it sends meanwhile would seem to come from someone else."""
     if is_locked(directory.ledger):
         raise Busy(
-            f"{directory.name} is being sent now, and what is sent meanwhile cannot be compared",
-            hint=f"verify it when that run has ended; to see how far it is: backcast status {quoted(directory.name)}",
+            f"{directory.name} is being sent now; verify cannot compare events while they are being sent",
+            hint=f"verify it when that run has ended; to see its progress: backcast status {quoted(directory.name)}",
         )
 
 
 def check_sent(plan: Plan, directory: Directory, to: str) -> None:
-    """Raise UsageError where nothing was sent of a plan that has events: that nothing differs would prove nothing."""
+    """Raise UsageError if nothing was sent of a plan that has events: finding no difference would prove nothing."""
     totals = read_totals(directory.ledger)
     if plan.events.made and not totals.settled + totals.refused and not any(read_unanswered(directory.ledger)):
         raise UsageError(
@@ -98,7 +98,7 @@ def check_sent(plan: Plan, directory: Directory, to: str) -> None:
 
 
 def check_project(to: str, options: VerifyOptions) -> None:
-    """Raise UsageError where it is not known which project is to be read."""
+    """Raise UsageError if it is not known which project to read."""
     if options.project is None and not is_loopback(address_of(to)):
         raise UsageError(f"which project of {to}?", hint="name it with --project ID; its URL shows the number")
 
@@ -116,9 +116,9 @@ def repair(
 ) -> Repair:
     """Compare, send exactly what is missing again, with the same bytes and uuids, and compare once more.
 
-    The missing events wait in the ledger that settled them, and are sent as an apply sends what is left. What an
-    earlier repair left unsent is sent too. `confirm` is called with their number before anything is sent, and raises
-    where it must not be. Raises UnsafePlan where the plan itself is not wholly sent, and the errors of `compare` and
+    The missing events wait in the ledger that settled them, and are sent as an apply sends what is left. Events that an
+    earlier repair left unsent are sent too. `confirm` is called with their number before anything is sent, and raises
+    if it must not be. Raises UnsafePlan if the plan itself is not completely sent, and the errors of `compare` and
     `send_plan`.
     """
     hooks = hooks or Hooks()
@@ -147,14 +147,14 @@ def repair(
 
 
 def _left_unsent(plan: Plan, directory: Directory) -> int:
-    """The events that an earlier repair left unsent. Raises UnsafePlan where the plan was never wholly sent."""
+    """The events that an earlier repair left unsent. Raises UnsafePlan if the plan was never completely sent."""
     totals = read_totals(directory.ledger)
     begun = [key for state in ("begun", "waiting") for key in read_batches(directory.ledger, state)]
     left = sum(key.events for key in begun)
     unsent = plan.events.made - totals.settled - totals.refused - left
     if unsent:
         raise UnsafePlan(
-            f"{pluralize(unsent, 'event')} of the plan {are(unsent)} not sent yet; only a plan that is sent can be"
+            f"{pluralize(unsent, 'event')} of the plan {are(unsent)} not sent yet; only a completely sent plan can be"
             " repaired, and nothing was sent",
             hint=f"send the rest first: backcast apply {directory.name} --to …",
         )

@@ -1,7 +1,7 @@
-"""Compare the properties of an event as it was sent with those that landed, and tell what the service itself changes.
+"""Compares the properties of an event as it was sent with those that landed, and tells what the service itself changes.
 
-Values are compared exactly: by their bytes first, then as JSON with the digits of every number. What the service adds
-or changes by itself (docs/know/service.md) is a known difference: listed and counted, and no difference.
+Values are compared exactly: first by their bytes, then as JSON with the digits of every number. What the service adds
+or changes by itself (docs/know/service.md) is a known difference: it is listed and counted, but not as a difference.
 """
 
 from __future__ import annotations
@@ -37,24 +37,28 @@ def _known(code: str, meaning: str, anchor: str) -> str:
     return code
 
 
-SPELLING = _known("other_spelling", "the same value, spelled differently, as 1.1 for 1.10", "stored-values")
+SPELLING = _known("other_spelling", "the same value, spelled differently, such as 1.1 for 1.10", "stored-values")
 PRECISION = _known("number_precision", "a number that 64 bits cannot hold was rounded", "stored-values")
-CHARACTERS = _known("replaced_characters", "characters that the service replaces: NUL, lone surrogates", "ids-and-text")
+CHARACTERS = _known("replaced_characters", "the service replaces some characters: NUL, lone surrogates", "ids-and-text")
 SESSION = _known("session_id_case", "a $session_id that is a UUID is stored in lower case", "ids-and-text")
 SENDER = _known("sender_address", "an event without $ip gets the address of its sender", "ids-and-text")
-GEOIP = _known("geoip", "the GeoIP transformation writes $geoip_… where $geoip_disable is not set", "ids-and-text")
-SENT_AT = _known("sent_at", "the time of sending is stored as $sent_at", "ids-and-text")
+GEOIP = _known("geoip", "the GeoIP transformation writes $geoip_… unless $geoip_disable is set", "ids-and-text")
+SENT_AT = _known("sent_at", "the service stores the time of sending as $sent_at", "ids-and-text")
 NO_SKEW = _known(
     "no_skew_correction", "the per-event endpoint stores the option as $ignore_sent_at", "per-event-endpoint"
 )
 NO_PERSON = _known(
-    "no_person", "the per-event endpoint takes events of a placeholder id without a person", "per-event-endpoint"
+    "no_person", "the per-event endpoint stores events of a placeholder id without a person", "per-event-endpoint"
 )
 PROMOTION = _known("promoted", "the service adds properties to $set and $set_once by itself", "persons")
-NO_PROFILE = _known("no_profile", "$set, $set_once and $unset are removed from events without a profile", "persons")
-GROUP_NUMBER = _known("group_number", "the groups of an event are stored once more as $group_0 to $group_4", "groups")
+NO_PROFILE = _known(
+    "no_profile", "the service removes $set, $set_once and $unset from events without a profile", "persons"
+)
+GROUP_NUMBER = _known(
+    "group_number", "the service stores the groups of an event again as $group_0 to $group_4", "groups"
+)
 OWN_COLUMN = _known(
-    "own_column", "the per-event endpoint takes the distinct_id beside the properties", "per-event-endpoint"
+    "own_column", "the per-event endpoint moves the distinct_id out of the properties", "per-event-endpoint"
 )
 
 
@@ -74,7 +78,7 @@ _ABSENT, _TRUE, _FALSE = Raw(b""), Raw(b"true"), Raw(b"false")
 
 
 def landed_properties(text: object) -> dict[str, Raw] | None:
-    """The properties of an event that landed, each value as JSON; None for what is no JSON object."""
+    """The properties of an event that landed, each value as JSON; None if they are not a JSON object."""
     try:
         encoded = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else msgspec.json.encode(text)
         return _members(encoded)
@@ -83,7 +87,7 @@ def landed_properties(text: object) -> dict[str, Raw] | None:
 
 
 def compare_properties(sent: Mapping[str, Raw], landed: Mapping[str, Raw] | None) -> Compared:
-    """What of an event's properties is not as it was sent."""
+    """Which properties of an event differ from how they were sent."""
     found = Compared([], {})
     if landed is None:
         found.altered.append("properties")
@@ -103,7 +107,7 @@ def compare_properties(sent: Mapping[str, Raw], landed: Mapping[str, Raw] | None
 
 
 def same_value(before: Raw, after: Raw) -> bool:
-    """Whether two JSON texts are one value, or differ as the service's own rounding and spelling make them differ."""
+    """Whether two JSON texts are one value, or differ only by the service's own rounding and spelling."""
     return before == after or _respelled(before, after) is not None
 
 
@@ -115,7 +119,8 @@ def _note(found: Compared, code: str | None, name: str) -> None:
 
 
 def _compare_set(name: str, sent: Mapping[str, Raw], before: Raw, after: Raw, found: Compared) -> None:
-    """Members of `$set` or `$set_once`: those that the service adds by itself are the event's own properties."""
+    """Compare members of `$set` or `$set_once`; those that the service adds by itself are the event's own
+    properties."""
     had, has = _members(before) if before != _ABSENT else {}, _members(after)
     for member in had.keys() | has.keys():
         was, now = had.get(member, _ABSENT), has.get(member, _ABSENT)
@@ -182,7 +187,7 @@ class _Number(str):
 
 
 def _respelled(before: Raw, after: Raw) -> str | None:
-    """The code of a change that the service makes of any value by storing it, None for any other change."""
+    """The code of the change that the service makes when it stores this value; None if the change is something else."""
     was, now = _decoded(before), _decoded(after)
     if _equal(was, now, _same_decimal):
         return SPELLING
@@ -192,7 +197,7 @@ def _respelled(before: Raw, after: Raw) -> str | None:
 
 
 def _decoded(value: Raw) -> Any:
-    """A JSON value with its numbers as digits; text that is no JSON as itself."""
+    """A JSON value with its numbers as digits; text that is not JSON as itself."""
     text = bytes(value).decode("utf-8", "surrogatepass")
     try:
         return json.loads(text, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
@@ -224,7 +229,7 @@ def _same_double(was: str, now: str) -> bool:
 
 
 def _replaced(value: Any) -> Any:
-    """A value with the characters replaced that the service replaces."""
+    """A value in which the characters that the service replaces are replaced."""
     if isinstance(value, _Number):
         return value
     if isinstance(value, str):

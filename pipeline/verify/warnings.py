@@ -1,7 +1,7 @@
 """The target's ingestion warnings about events of the plan: what it dropped, shortened or applied in part, by row.
 
 The local service has them in a table `warnings`. The real service keeps its own out of reach of personal keys (S
-`posthog/api/ingestion_warnings.py`: its scope is internal), so they can be read by a person alone.
+`posthog/api/ingestion_warnings.py`: its scope is internal), so only a person can read them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pipeline.management import ManagementClient
 
 MOST_READ = 20_000
-"""Warnings that are read."""
+"""At most this many warnings are read."""
 EXAMPLES = 5
 _UNREADABLE = (
-    "the service shows its ingestion warnings to people alone: Data management, Ingestion warnings, in the project"
+    "the service shows its ingestion warnings only to people: Data management, Ingestion warnings, in the project"
 )
 
 
@@ -43,7 +43,7 @@ def read_warnings(client: ManagementClient, database: Database, plan: Plan, dire
             types.setdefault(type_, {})[uuid] = dropped
     found = []
     for type_, events in sorted(types.items(), key=lambda item: (-len(item[1]), item[0])):
-        # Requests that are sent side by side arrive in any order; the rows that come first do not depend on it.
+        # Requests sent in parallel arrive in any order; which rows come first does not depend on it.
         first = islice((one for uuid, one in planned.items() if uuid in events), EXAMPLES)
         found.append(WarningCount(type_, len(events), sum(events.values()), list(first)))
     over = f"only the first {MOST_READ:,} of the target's warnings were read" if len(rows) == MOST_READ else ""

@@ -216,16 +216,16 @@ def test_an_ugly_export_shows_what_the_mapping_does_not_say(call: Any, tmp_path:
     assert {one["line"] for one in found["choices"] if one["what"] == "first"} == {17}
     idle = {one["what"].partition("(")[0].strip(): one["why"] for one in found["idle"]}
     assert idle == {
-        "skip: robot": "no row is skipped by it",
+        "skip: robot": "it skips no row",
         "{lower: /host}": "the value stays as it is in every row",
-        "lookup of /place": "no text is in the table",
+        "lookup of /place": "the table has none of the values",
     }
     said = call("mapping", "check", mapping, "--against", export / "a.jsonl", export / "b.jsonl")
     assert said.code == 0
     for part in (
         "all 9 rows", "References that no row has: /pagee, /robot", "Columns that no rule uses: plan",
         "Rows that no rule for events takes: 2 rows", "Rejected: 2 bad_json", "Keys: 1 row is left out",
-        "none of them", "no row is skipped by it",
+        "none of them", "it skips no row",
     ):  # fmt: skip
         assert part in said.out, part
     assert said.out.endswith(found["patch"])
@@ -251,7 +251,7 @@ LOCAL = "{from: /at, space: yes, zone: local}"
     ("clock", "options", "told"),
     [
         ("{from: /at}", (), ["write `space: yes` (line 6)", "read as UTC (line 6)", "`zone: local`", "--timezone"]),
-        (LOCAL, (), ["read by the project's clock (line 6, zone: local)", "--timezone"]),
+        (LOCAL, (), ["read on the project's clock (line 6, zone: local)", "--timezone"]),
         (LOCAL, ("--timezone", "Europe/Berlin"), []),
     ],
 )

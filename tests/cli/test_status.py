@@ -256,5 +256,5 @@ def test_a_target_that_was_met_is_the_only_one(call: Any, tmp_path: Path, status
         assert said.code == code
         assert server.url in said.err
         assert told in said.err
-        assert words[0] != "plan" or "never planned over" in said.two_lines[0]
+        assert words[0] != "plan" or "does not replace it" in said.two_lines[0]
     assert in_ledger(directory, "select value from meta where key = 'target'") == [(server.url,)]

@@ -166,7 +166,7 @@ def test_what_is_no_capture_service_stops_the_run_at_its_first_answer(
     assert isinstance(outcome.problem, Refused)
     assert (outcome.counts.in_doubt, outcome.counts.accepted) == (in_doubt, 0)
     if reply.status != 404:
-        assert "no capture service" in str(outcome.problem)
+        assert "not a capture service" in str(outcome.problem)
         with serving(scripted(Reply(), reply, Reply())) as server:
             assert run(planned(tmp_path / "later", 40), server.url, send_limits=ONE_AT_A_TIME).balanced
 

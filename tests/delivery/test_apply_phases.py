@@ -193,9 +193,9 @@ def test_phases_can_be_sent_one_by_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("phases", "told"),
     [
-        ("events", "the phase events needs the phase identities, of which 7 events are not settled"),
-        ("identities,events", "the phase events needs the phase groups, of which 12 events are not settled"),
-        ("identities,groups,persons", "the phase persons needs the phase events, of which 40 events are not settled"),
+        ("events", "the phase events needs the phase identities, but 7 events of it are not settled"),
+        ("identities,events", "the phase events needs the phase groups, but 12 events of it are not settled"),
+        ("identities,groups,persons", "the phase persons needs the phase events, but 40 events of it are not settled"),
     ],
 )
 def test_a_phase_asked_for_too_early_is_refused(tmp_path: Path, phases: str, told: str) -> None:
@@ -224,7 +224,7 @@ def test_a_phase_in_doubt_is_not_over(tmp_path: Path) -> None:
     assert run_to(directory, CallDestination(send), send_limits=retry_policy).counts.in_doubt
     plan, place = open_plan(directory)
     request = "http://127.0.0.1:1", Secret(KEY), ApplyOptions(phases=("groups", "events"))
-    with pytest.raises(UnsafePlan, match="needs the phase identities, of which 7"):
+    with pytest.raises(UnsafePlan, match="needs the phase identities, but 7 events of it"):
         check_send(plan, place, *request)
     answers["identities"] = Response(ResponseKind.POISON, 400, taken=False)
     left: set[int] = set()
@@ -267,12 +267,12 @@ def test_merges_need_their_number_before_anything_is_asked(tmp_path: Path) -> No
         done = applied(directory, to, "--yes", "--approve-merges", "7")
         assert len({event["uuid"] for one in server.asked for event in one.events}) == 66
     assert [one.returncode for one in (missing, wrong, dry, done)] == [4, 4, 0, 0]
-    hint = f"Try: review {directory}/report.html and identities.parquet beside it; then give --approve-merges 7"
+    hint = f"Try: review {directory}/report.html and identities.parquet next to it; then give --approve-merges 7"
     assert missing.stderr.splitlines() == [
         "Error: the plan sends 7 merges, which cannot be undone and were not approved; nothing was sent", hint,
     ]  # fmt: skip
     assert wrong.stderr.splitlines() == [
-        "Error: --approve-merges is 6, and the plan sends 7 merges; nothing was sent", hint,
+        "Error: --approve-merges is 6, but the plan sends 7 merges; nothing was sent", hint,
     ]  # fmt: skip
 
 

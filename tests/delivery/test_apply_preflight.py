@@ -134,7 +134,7 @@ def test_a_host_that_is_away_is_no_stop(tmp_path: Path) -> None:
     assert done.returncode == 6
     assert done.stdout.startswith(UNPROVED)
     assert done.stderr.startswith("Warning: nothing answers at http://127.0.0.1:1 (Connection refused): start the")
-    assert "Error: http://127.0.0.1:1 cannot be reached: no connection" in done.stderr
+    assert "Error: cannot reach http://127.0.0.1:1: no connection" in done.stderr
 
 
 def test_a_reader_that_is_gone_keeps_nothing_from_being_sent(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_a_person_with_many_events_is_taken_only_where_nobody_else_shows_a_name_
     assert (small.large, small.not_shown) == ([], ["event Exported in 2021"])
     alone = export_of(tmp_path / "d", {"p1": [("Viewed", 2021)] * 7}, canary=6)
     for directory, message, hint in (
-        (alone, "the smallest one that was looked at needs 7 ", "plan again with --canary 1000"),
+        (alone, "the smallest one examined needs 7 ", "plan again with --canary 1000"),
         (planned(tmp_path / "e"), "made without a canary", "plan again with --canary 500"),
     ):
         with LocalService() as service, pytest.raises(UsageError, match=message) as raised:

@@ -110,7 +110,7 @@ def test_what_changes_between_question_and_answer_is_noticed(tmp_path: Path) -> 
         )  # fmt: skip
     other, place = open_plan(planned(tmp_path / "unsent", 5))
     again = PlanOptions(mapping="generic", settings=COLUMNS, workers=0, name="Another")
-    with pytest.raises(errors.UnsafePlan, match="has another plan by now; nothing was discarded"):
+    with pytest.raises(errors.UnsafePlan, match="contains another plan by now; nothing was discarded"):
         steps.discard(
             other, place, DiscardOptions(unsent=True),
             confirm=lambda: pipeline.plan_export(tmp_path / "unsent" / "export", place.path, again),
@@ -161,7 +161,7 @@ def test_refused_events_keep_a_plan_and_their_causes_outlive_it(tmp_path: Path, 
         pipeline.apply_plan(directory, service.url, project_key=service.capture_key)
     pipeline.write_receipt(directory)
     error, hint = call("discard", directory, "--yes").two_lines
-    assert "7 events of it refused, which --replay can plan" in error
+    assert "7 events refused, which --replay can plan" in error
     assert f"backcast rejects {directory} --code refused_event; or, if nobody" in hint
     assert call("discard", directory, "--yes", "--unsent").code == 0
     assert "Its events were discarded at" in call("status", directory).out

@@ -57,7 +57,7 @@ def test_a_host_that_never_answered_is_tried_five_times(tmp_path: Path, url: str
     outcome = run(directory, url or nobody(), send_limits=ONE_AT_A_TIME)
     assert isinstance(outcome.problem, Unfinished)
     assert words in str(outcome.problem)
-    assert "cannot be reached" in str(outcome.problem)
+    assert "cannot reach" in str(outcome.problem)
     assert "check the" in outcome.problem.hint
     assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
     assert in_ledger(directory, "select count(*) from tries") == [(CONNECT_TRIES,)]

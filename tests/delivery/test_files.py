@@ -133,12 +133,12 @@ def test_a_bucket_is_written_by_one_plan_directory_only(tmp_path: Path) -> None:
     copy = copied(plan, tmp_path / "elsewhere")
     with a_bucket() as bucket:
         bucket.put("used/other.jsonl", b"")
-        with pytest.raises(UsageError, match="used is not empty: it has "):
+        with pytest.raises(UsageError, match="used is not empty: it contains "):
             pipeline.apply_plan(plan, f"{bucket.url}/used", ApplyOptions())
         to = f"{bucket.url}/new/"
         pipeline.apply_plan(plan, to, ApplyOptions())
         pipeline.apply_plan(plan, to, ApplyOptions())
-        with pytest.raises(UsageError, match="has the files of another plan directory"):
+        with pytest.raises(UsageError, match="contains the files of another plan directory"):
             pipeline.apply_plan(copy, to, ApplyOptions())
         assert pipeline.verify_plan(plan, to, VerifyOptions()).proved
         text = bucket.objects()["new/3-events/00001.jsonl"]
@@ -146,7 +146,7 @@ def test_a_bucket_is_written_by_one_plan_directory_only(tmp_path: Path) -> None:
         bucket.put("new/3-events/more.jsonl", text.splitlines(keepends=True)[0])
         assert pipeline.verify_plan(plan, to, VerifyOptions()).differs
         bucket.delete("new/3-events/00001.jsonl")
-        with pytest.raises(UnsafePlan, match="is not as it was written"):
+        with pytest.raises(UnsafePlan, match="changed after it was written"):
             pipeline.apply_plan(plan, to, ApplyOptions())
 
 
@@ -180,7 +180,7 @@ def test_a_bucket_that_cannot_be_claimed_gets_no_files(tmp_path: Path) -> None:
     """One that is not there, and one whose store replaces what another plan directory wrote, also by the next run."""
     plan = planned(tmp_path, 30, dialect="posthog")
     with a_bucket() as bucket:
-        with pytest.raises(UsageError, match="there is no bucket for s3://no-such-bucket-anywhere/files"):
+        with pytest.raises(UsageError, match="the bucket of s3://no-such-bucket-anywhere/files does not exist"):
             pipeline.apply_plan(plan, "s3://no-such-bucket-anywhere/files", ApplyOptions())
         for _ in range(2):
             with a_store_that_replaces(), pytest.raises(UsageError, match="replaces an object"):
@@ -232,7 +232,7 @@ def test_verify_compares_the_files_with_the_plan(whole: tuple[Path, Path], tmp_p
 
     file.write_bytes(text)
     (folder / "3-events" / "more.jsonl").write_bytes(b"no event\n")
-    with pytest.raises(Differences, match=r"is not of the plan.* 1 more"):
+    with pytest.raises(Differences, match=r"does not belong to the plan.* 1 more"):
         verify(plan, folder)
 
 
@@ -242,7 +242,7 @@ def test_a_folder_is_written_by_one_plan_only(tmp_path: Path) -> None:
     other = planned(tmp_path / "two", 20, dialect="posthog")
     with pytest.raises(UsageError, match="files of another plan"):
         pipeline.apply_plan(other, f"file:{folder}")
-    with pytest.raises(UsageError, match="is not empty: it has cells"):
+    with pytest.raises(UsageError, match="is not empty: it contains cells"):
         pipeline.apply_plan(other, f"file:{plan}")
 
 
@@ -252,13 +252,13 @@ def test_files_and_ledger_have_to_agree(tmp_path: Path) -> None:
     file = folder / "3-events" / "00001.jsonl"
     text = file.read_bytes()
     file.write_bytes(text[:-20])
-    with pytest.raises(UnsafePlan, match="is not as it was written"):
+    with pytest.raises(UnsafePlan, match="changed after it was written"):
         pipeline.apply_plan(plan, f"file:{folder}")
     file.write_bytes(text)
     for name in ("manifest.json", "3-events/00001.jsonl"):
         (folder / name).unlink()
     (folder / "3-events").rmdir()
-    with pytest.raises(UnsafePlan, match="has 0 events, and by its ledger the plan wrote 30"):
+    with pytest.raises(UnsafePlan, match="contains 0 events, but the ledger says that the plan wrote 30"):
         pipeline.apply_plan(plan, f"file:{folder}")
 
 
@@ -320,7 +320,7 @@ def test_the_command_needs_no_key_and_asks_nothing(
         (["file://host/out"], "not a folder of this machine"),
         (["file:out", "--canary"], "--canary reads events back from a service"),
         (["file:out", "--require-canary"], "--require-canary reads events back"),
-        (["file:out", "--transport", "v1"], "--transport v1 is of a service"),
+        (["file:out", "--transport", "v1"], "--transport v1 applies only when sending to a service"),
     ],
 )
 def test_what_is_asked_of_a_service_is_refused(
@@ -341,4 +341,4 @@ def test_a_plan_of_the_other_spelling_is_refused(call: Callable[..., Printed], t
     again = planned(tmp_path / "again", 10, target=f"file:{tmp_path / 'out'}")
     assert call("apply", again, "--to", f"file:{tmp_path / 'out'}").code == 0
     repaired = call("verify", again, "--to", f"file:{tmp_path / 'out'}", "--repair")
-    assert (repaired.code, "files are not repaired" in repaired.two_lines[0]) == (2, True)
+    assert (repaired.code, "verify cannot repair files" in repaired.two_lines[0]) == (2, True)

@@ -65,10 +65,10 @@ def test_a_file_that_can_no_longer_be_written_stops_no_run(tmp_path: Path) -> No
 
     with LocalService() as service:
         asked = {"key": service.capture_key, "metrics": folder / "backcast.prom", "warn": warnings.append}
-        with pytest.raises(UsageError, match="metrics cannot be written"):
+        with pytest.raises(UsageError, match="cannot write metrics to"):
             run(plan, service.url, **asked)
         folder.mkdir()
         assert run(plan, service.url, progress=remove, **asked).balanced
     assert [one for one in warnings if "metrics" in one] == [
-        f"metrics cannot be written to {folder / 'backcast.prom'}: No such file or directory; the run goes on"
+        f"cannot write metrics to {folder / 'backcast.prom'}: No such file or directory; the run goes on"
     ]

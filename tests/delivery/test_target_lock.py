@@ -37,7 +37,7 @@ def test_a_second_run_asks_the_target_nothing(tmp_path: Path, call: Any) -> None
             asked = len(server.asked)
             for directory, what in (
                 (one, "this plan is in use by another run: process"),
-                (other, "another run sends to"),
+                (other, "another run is sending to"),
             ):
                 said = call("apply", directory, "--to", server.url, "--yes")
                 assert (said.code, len(server.asked)) == (2, asked)

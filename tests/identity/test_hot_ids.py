@@ -75,5 +75,5 @@ def test_a_plan_warns_of_a_hot_id_and_says_where(tmp_path: Path, limit: int) -> 
     assert plan.warnings["hot_distinct_id"] == 1
     example = plan.examples["hot_distinct_id"]
     assert (example.part, example.row) == ("export.jsonl", 4)
-    assert example.detail == "5,001 of 5,014 events are of one id; sending them takes at least 2 minutes"
+    assert example.detail == "5,001 of 5,014 events have the same id; sending them takes at least 2 minutes"
     assert plan.ready

@@ -154,7 +154,7 @@ def test_an_event_that_two_plans_settled_fails_the_sums(state: Path) -> None:
 
 def test_what_a_job_cannot_prove_is_stated_with_its_windows(tmp_path: Path, service: LocalService) -> None:
     """A window without files, a stopped one, one that nobody read back; a folder without a job has no receipt."""
-    with pytest.raises(UsageError, match="no job's state"):
+    with pytest.raises(UsageError, match="contains no state of a job"):
         api.write_job_receipt(tmp_path)
     days(tmp_path, 1)
     put(tmp_path, 3, [row(3, 1, distinct_id="")])

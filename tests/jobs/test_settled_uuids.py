@@ -102,7 +102,7 @@ def test_a_state_that_is_damaged_or_of_another_job_or_version_is_not_written(tmp
     for look in (lambda: State.open(path, BELONGS), lambda: read_history(path)):
         with pytest.raises(BrokenLedger) as caught:
             look()
-        assert "built again" in caught.value.hint
+        assert "rebuilt" in caught.value.hint
     path = tmp_path / "whole.sqlite"
     State.open(path, BELONGS).close()
     with pytest.raises(UsageError, match="belongs to the job 'a', not to 'b'"):

@@ -55,8 +55,8 @@ def test_a_ledger_that_cannot_grow_is_exit_6_and_nothing_is_lost(tmp_path: Path)
         with file_size_limit(98_304):
             full = backcast(*words)
         assert (full.returncode, "Traceback" in full.stderr) == (6, False)
-        assert full.stderr.splitlines()[0].startswith("Error: the ledger ")
-        assert full.stderr.splitlines()[1].startswith("Try: make room")
+        assert full.stderr.splitlines()[0].startswith("Error: cannot write the ledger ")
+        assert full.stderr.splitlines()[1].startswith("Try: free some")
         sent = len(server.asked)
         assert 0 < sent < 300
         settled = read_totals(directory / "ledger.sqlite").settled
@@ -100,7 +100,7 @@ sys.exit(10 * pipeline.cli.run({words!r}) + pipeline.cli.run(["status", {str(dir
         env = os.environ | {"BACKCAST_PROJECT_KEY": KEY}
         done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
         assert (done.returncode, len(server.asked) - before) == (20, 0), done.stderr
-    said = [line for line in done.stderr.splitlines() if not line.startswith("Warning: no lock")]  # nobody's folder
+    said = [line for line in done.stderr.splitlines() if not line.startswith("Warning: cannot write a lock")]
     assert (len(said), said[0][:22]) == (2, "Error: cannot write in")
     assert json.loads(done.stdout[done.stdout.index("{") :])["events"]["accepted"] == 10
 

@@ -92,7 +92,7 @@ def test_without_its_ledger_a_plan_is_not_sent_again(
             error, remedy = said.two_lines
             assert str(directory / "ledger.sqlite") in error
             assert server.url in error
-            assert "put the newest ledger.sqlite back" in remedy
+            assert "restore the newest ledger.sqlite" in remedy
         said = call("plan", tmp_path / "export", "-m", "generic", "-o", directory)
         assert (said.code, server.url in said.two_lines[0]) == (2, True)
         assert len(server.asked) == sent

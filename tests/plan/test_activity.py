@@ -220,7 +220,7 @@ def test_events_of_ids_that_never_return_are_counted(call: Any, tmp_path: Path) 
     plan = call("plan", visits(tmp_path, days=30, returning=3), *device, "-o", tmp_path / "p1", "--json").json
     (gate,) = plan["gates"]
     assert (gate["name"], gate["level"], gate["count"]) == ("one_day_ids", "notice", 600)
-    assert gate["examples"] == ["300 persons of 303, 300 anonymous ids among them"]
+    assert gate["examples"] == ["300 persons of 303, among them 300 anonymous ids"]
     page = (tmp_path / "p1" / "report.html").read_text()
     share = "600 events (76.9%) are of 300 persons of 303 seen on one UTC day alone, 600 of 300 anonymous ids."
     assert share in page

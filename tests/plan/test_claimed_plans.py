@@ -54,7 +54,7 @@ def test_a_working_copy_that_was_moved_goes_on(url: str, tmp_path: Path, call: A
         assert call("apply", url, "--to", service.url).code == 0
         with on(tmp_path / "another"):
             refused = call("apply", url, "--to", service.url)
-            place = re.search(r"into (\S+) of this machine", refused.two_lines[1])
+            place = re.search(r"to (\S+) on this machine", refused.two_lines[1])
             assert place is not None
             shutil.copytree(Path(place[1].replace("another", "machine")), place[1], dirs_exist_ok=True)
             assert call("apply", url, "--to", service.url).code == 0
@@ -85,9 +85,9 @@ def test_of_two_that_opened_it_before_either_sent_one_sends(url: str, tmp_path: 
         with on(tmp_path / "another"):
             plan, folder = open_plan(url)
         pipeline.apply_plan(url, service.url, APPLY, project_key=KEY)
-        with pytest.raises(BrokenLedger, match="is sent with the ledger on"):
+        with pytest.raises(BrokenLedger, match="is being sent with the ledger on"):
             send_plan(plan, folder, service.url, Secret(KEY), APPLY)
-        with pytest.raises(BrokenLedger, match="is sent with the ledger on"):
+        with pytest.raises(BrokenLedger, match="is being sent with the ledger on"):
             pipeline.apply_plan(folder.path, service.url, APPLY, project_key=KEY)
         with on(tmp_path / "another"), pytest.raises(BrokenLedger, match="its ledger is not here"):
             pipeline.apply_plan(url, service.url, APPLY, project_key=KEY)

@@ -199,7 +199,7 @@ def test_of_copies_equal_in_time_the_same_one_wins_whatever_their_order(tmp_path
     assert len(winners[0]) == 1
     assert winners == [winners[0]] * 3
     example = planned(tmp_path / "named", rows).plan.examples["superseded"]
-    assert "sent instead is row " in example.detail
+    assert "replaced by row " in example.detail
     assert "the greater digest of the values decides" in example.detail
 
 

@@ -114,7 +114,7 @@ def test_the_command_writes_nothing(call: Any, tmp_path: Path, monkeypatch: pyte
     [
         (["export"], 2, "where the plan is written"),
         (["export", "--rate", "5", "-o", "plan"], 2, "--rate belongs to --estimate"),
-        (["-", "--estimate"], 2, "standard input cannot be sampled"),
+        (["-", "--estimate"], 2, "an estimate cannot sample standard input"),
         (["empty.jsonl", "--estimate"], 4, "the sample has no event"),
     ],
 )

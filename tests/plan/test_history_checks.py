@@ -140,7 +140,7 @@ FAULTS: list[tuple[Change, str, str, str, dict[str, Any]]] = [
     (put(GAP, 0), "Purchase", "empty_days_of_a_name", r"Purchase 2020-02-08 to 2020-02-12 \(5 days\)", {"gap": 6}),
     (put(DAY, spike), "", "spike", r"2020-02-08 \(.* 3[12] times the usual .* of them Page Viewed", {"spike": 40}),
     (times(DAY, 20), "Signup", "spike_of_a_name", "Signup 2020-02-08", {"spike": 40}),
-    (times(ON, 3), "Signup", "level_of_a_name", "^1 event name of which.*Signup from 2020-02-(0[6-9]|10) on", {}),
+    (times(ON, 3), "Signup", "level_of_a_name", "^1 event name whose number.*Signup from 2020-02-(0[6-9]|10) on", {}),
 ]
 """A change of one name, or of all, what finds it, what it says, and an option that allows it."""
 
@@ -164,7 +164,7 @@ def test_long_gaps_are_one_finding_and_no_level() -> None:
         series[380:382] = 0
     found = found_in(counts)
     assert [(name, one.count) for name, one in found.items()] == [("empty_days", 2)]
-    assert found["empty_days"].detail.startswith("2 gaps inside the range")
+    assert found["empty_days"].detail.startswith("2 gaps without any event inside the range")
 
 
 @pytest.mark.parametrize(("times", "seed"), [(0.2, 0), (0.45, 1), (0.45, 2), (2.5, 0), (2.5, 2)])
@@ -285,4 +285,4 @@ def test_a_copy_that_a_browser_made_is_found() -> None:
     """Beside the file that it is a copy of."""
     found = files_found(["a/events.csv", "a/events (1).csv", "a/other (2).csv"])
     assert [(name, one.count) for name, one in found.items()] == [("overlapping_files", 1)]
-    assert "a/events (1).csv beside a/events.csv" in found["overlapping_files"].detail
+    assert "a/events (1).csv next to a/events.csv" in found["overlapping_files"].detail

@@ -144,7 +144,7 @@ def test_a_clock_that_is_not_changed_is_found(zone: str, days: str) -> None:
     assert "--timezone UTC" in finding.detail
     assert clock_in_words(read(counts, zone, [(zone, "")]), zone) == (
         "At 4 of 4 changes to and from daylight saving time the hours of day stay as they were: the clock of the source"
-        f" is changed as that of {zone}."
+        f" changes as that of {zone} does."
     )
 
 
@@ -232,7 +232,7 @@ def test_the_clock_is_right_to_the_minute_of_a_change() -> None:
     ("days", "named"),
     [
         (3, "2022-02-02 to 2022-02-03 (2 days), which is 2022-02-01 to 2022-02-03 (3 days) on the source's clock (at"),
-        (1, "2022-02-01 on the source's clock, and no whole day in UTC (at least"),
+        (1, "2022-02-01 on the source's clock, but no whole day in UTC (at least"),
     ],
 )
 def test_a_gap_has_the_days_of_both_clocks(days: int, named: str) -> None:

@@ -129,7 +129,7 @@ def test_a_lookup_file_that_is_missing_stops_unless_the_mapping_says_otherwise(t
     with pytest.raises(UnfitExport, match=r"no row of pages/1\.jsonl has /id and /page/name"):
         planned(tmp_path, export(tmp_path / "other", pages__1_jsonl=lines({"ID": "p-1"})))
     source = export(tmp_path, browser_tsv=None)
-    with pytest.raises(UnfitExport, match=r"no file browser\.tsv, from which acme takes its table 'browsers'"):
+    with pytest.raises(UnfitExport, match=r"no file browser\.tsv, which acme needs for its table 'browsers'"):
         planned(tmp_path, source)
     optional = MAPPING | {"lookup_files": {"pages": PAGES, "browsers": BROWSERS | {"missing": "notice"}}}
     plan = planned(tmp_path, source, optional)

@@ -103,8 +103,8 @@ def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
     assert "backcast plan" in caught.value.hint
     another, damaged = r"has format backcast.plan/\d; this version reads backcast.plan/2", "is damaged: "
     for content, message, hint in (
-        (b"", damaged, "bring it back"), (b"{", damaged, "bring it back"), (b"[]", damaged, "bring it back"),
-        (b"\xff", damaged, "bring it back"), (b'{"format": "backcast.plan/2"}', damaged, "bring it back"),
+        (b"", damaged, "restore it"), (b"{", damaged, "restore it"), (b"[]", damaged, "restore it"),
+        (b"\xff", damaged, "restore it"), (b'{"format": "backcast.plan/2"}', damaged, "restore it"),
         (b'{"format": "backcast.plan/1"}', another, "plan again"),
         (b'{"format": "backcast.plan/9", "rows": 5}', another, "plan again"),
     ):  # fmt: skip

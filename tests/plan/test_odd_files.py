@@ -59,7 +59,7 @@ def test_an_export_that_the_tool_ended_is_not_ready_whatever_may_be_rejected(tmp
     asked = {"mapping": "mixpanel", "settings": {}, "max_rejects": "100%"}
     plan = planned(tmp_path, "a.jsonl", json.dumps(MIXPANEL) + "\nexport terminated early\n", **asked)
     assert plan.rejects == {"cut_off": 1}
-    assert "the tool ended the export before its end; fetch it again" in details(plan)["cut_off"]
+    assert "the tool broke off the export; fetch it again" in details(plan)["cut_off"]
 
 
 @pytest.mark.parametrize("folder", [".", "kind=web"])
@@ -89,8 +89,8 @@ def test_a_person_whose_id_looks_like_a_placeholder(tmp_path: Path) -> None:
     plan = planned(tmp_path, "a.jsonl", json.dumps(row))
     assert details(plan)["max_rejects"] == (
         "1 of 1 row (100.00%) rejected (limit 0). 1 of them, the first in row 1 of a.jsonl, can be sent: their id is a"
-        " placeholder such as null or anonymous, under which strangers would become one person for good; if it is the"
-        " id of one person, allow it in a mapping of your own: `distinct_id: {first: [...], allow: ['0']}`"
+        " placeholder such as null or anonymous, and would merge strangers into one person for good; if it is really"
+        " one person's id, allow it in a mapping of your own: `distinct_id: {first: [...], allow: ['0']}`"
     )
     (reject,) = (tmp_path / "plan" / "rejects.jsonl").read_text().splitlines()
     assert "the placeholder '0', under which strangers would become one person" in reject

@@ -138,17 +138,17 @@ FAULTS: dict[Change, list[tuple[str, str]]] = {
         ("mixed_types", r"plan of Bought: 9\d\.\d% text, \d\.\d% list; the first list is in row "),
         ("amounts_as_text", r"totalPriceEUR of Bought \([\d,]+ rows\), the first in row "),
         ("unsafe_integer", r"order of Bought \(\d+ rows\), the first in row "),
-        ("null_rate", r"city of Bought in 2021-0[34]: \d\d% of the events, before \d\d%;"
+        ("null_rate", r"city of Bought in 2021-0[34]: \d\d% of the events, \d\d% before;"
                       " the first null or blank value is in row "),
-        ("cut_values", r"page of Bought: [\d,]+ of [\d,]+ long texts have exactly 255 characters and none has more,"
+        ("cut_values", r"page of Bought: [\d,]+ of [\d,]+ long values have exactly 255 characters and none is longer,"
                        " the first in row "),
         ("property_names", r"Bought: [234],\d\d\d of [234],\d\d\d properties are in 3 events or fewer,"
                            r" such as clicked_\d+, .* the first in row "),
     ],
     another_kind: [
-        ("numbers_as_text", r"price of Bought: [\d,]+ numbers \(2020-01 to 2021-02\), [\d,]+ texts"
+        ("numbers_as_text", r"price of Bought: [\d,]+ numbers \(2020-01 to 2021-02\), [\d,]+ as text"
                             r" \(2021-02 to 2021-12\), the first in row "),
-        ("null_rate", r"plan of Bought in 2020-(08|09|10): \d\d% of the events, before \d+%$"),
+        ("null_rate", r"plan of Bought in 2020-(08|09|10): \d\d% of the events, \d+% before$"),
         ("null_rate", r"zip of Bought in 2021-1[12]: .* value is in row "),
         ("cut_values", r"page of Bought: .* exactly 256 characters .* the first in row "),
     ],

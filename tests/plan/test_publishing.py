@@ -127,7 +127,7 @@ def test_a_prefix_with_other_objects_is_refused(bucket: Bucket, tmp_path: Path) 
     with pytest.raises(UsageError, match="has objects that backcast did not publish: 2023/"):
         pipeline.plan_export(source, f"{bucket.url}/exports", OPTIONS)
     assert list(bucket.objects()) == ["exports/2023/a.jsonl"]
-    with pytest.raises(UsageError, match="there is no bucket for s3://no-such-bucket-anywhere/june"):
+    with pytest.raises(UsageError, match="the bucket of s3://no-such-bucket-anywhere/june does not exist"):
         pipeline.plan_export(source, "s3://no-such-bucket-anywhere/june", OPTIONS)
 
 

@@ -184,7 +184,7 @@ def test_a_directory_in_which_no_plan_was_finished_says_so_and_can_be_used(call:
     assert said.code == 2
     assert said.two_lines == (
         f"Error: the plan in {place} was stopped before it was finished",
-        "Try: run the same `backcast plan` command again; it goes on where it stopped",
+        "Try: run the same `backcast plan` command again; it resumes where it stopped",
     )
     assert b"was stopped" in left["not-finished.txt"]
     assert make_plan(place, [write(tmp_path / "a.jsonl", [row("New", key="n")])]).plan.events.made == 1
@@ -264,7 +264,7 @@ def test_an_apply_that_began_meanwhile_keeps_its_plan(tmp_path: Path) -> None:
             work.plan.write_text("{}")
             made.directory.ledger.write_bytes(b"a ledger")
 
-    with pytest.raises(Busy, match="never planned over"):
+    with pytest.raises(Busy, match="does not replace it"):
         plan_while_applying()
     assert contents(made.directory.path) == {**before, "ledger.sqlite": b"a ledger"}
 

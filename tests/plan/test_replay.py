@@ -175,7 +175,7 @@ def test_a_replay_is_stale_once_the_earlier_plan_went_on(tmp_path: Path) -> None
             run(tmp_path / "second", room.url, key=room.key())
         return str(caught.value)
 
-    assert "was sent on since" in stale()
+    assert "has sent more since" in stale()
     (tmp_path / "first").rename(tmp_path / "moved")
     assert "is gone" in stale()
     with pytest.raises(StalePlan, match=r"cannot be replayed: the plan .* is gone"):
@@ -191,8 +191,8 @@ def test_what_is_not_to_be_replayed_is_refused(tmp_path: Path) -> None:
         with pytest.raises((UnsafePlan, UsageError), match=message):
             replayed(tmp_path, tmp_path / "export", **asked)
 
-    refused("--collapse-identical is not as in", collapse_identical=True)
-    refused("--limit is not as in", limit=3)
+    refused("--collapse-identical differs from", collapse_identical=True)
+    refused("--limit differs from", limit=3)
     in_ledger(tmp_path / "first", "update batches set state = 'begun' where request = 0 and state = 'settled'")
     refused("or in doubt")
     shutil.rmtree(tmp_path / "first")

@@ -17,7 +17,7 @@ from pipeline.transform.staged import unstage
 from tests.support.commands import generic, in_process
 from tests.support.deliveries import export
 
-GOES_ON = "Goes on with a plan of the same export that was stopped: "
+GOES_ON = "Resuming a plan of the same export that was stopped: "
 
 
 def words_for(source: Path, *more: object) -> list[str]:

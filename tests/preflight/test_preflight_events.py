@@ -119,7 +119,7 @@ def test_the_import_of_a_script_is_found(ask: Asking, plan: Path) -> None:
     found = look(ask.service.url, plan)
     level, detail = found["same_events"]
     assert level == "stop"
-    assert detail.startswith("40 of 300 events of the plan are there already under other uuids")
+    assert detail.startswith("40 of 300 events of the plan are already there under other uuids")
     assert found["already_there"] == ("ok", "none of 300 events of the plan is there under their own uuids")
     same = facts(ask, plan, "same_events")
     assert same["exact"]
@@ -181,7 +181,7 @@ def test_apply_refuses_to_send_history_twice(ask: Asking, here: Any, tmp_path: P
     assert look(ask.service.url, first)["already_there"][0] == "ok"
     said = here("apply", second, "--to", ask.service.url)
     assert said.code == 4
-    assert "60 of 60 events of the plan are there already under their own uuids" in said.err
+    assert "60 of 60 events of the plan are already there under their own uuids" in said.err
     assert ask.service.select("select count(*) from raw_events") == [(60,)]
     recorded = json.loads((second / "preflight.json").read_bytes())
     assert {check["name"]: check["level"] for check in recorded["checks"]}["already_there"] == "stop"

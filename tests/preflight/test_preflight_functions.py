@@ -104,7 +104,7 @@ def test_transformations_are_told_apart(ask: Asking, thirty: Path) -> None:
         "Edited": ("transformation", "warning"),
     }
     assert "would change or drop 10 events of this plan (Step 1)" in by_name["Scrub"][2]
-    assert "not that of its template" in by_name["Edited"][2]
+    assert "differs from its template" in by_name["Edited"][2]
 
 
 def test_functions_are_judged_without_a_plan_and_beyond_a_page(ask: Asking, thirty: Path) -> None:

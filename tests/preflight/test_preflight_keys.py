@@ -68,7 +68,7 @@ def test_a_capture_key_is_told_whose_it_is(ask: Asking) -> None:
     level, detail = look(ask.service.url, key="phc_test_nobody")["project"]
     assert level == "unknown"
     assert "A (1), B (2)" in detail
-    assert look(ask.service.url, project="77")["project"] == ("stop", "there is no project 77")
+    assert look(ask.service.url, project="77")["project"] == ("stop", "project 77 does not exist")
 
 
 @pytest.mark.parametrize("behaviour", ["contract", "observed"])

@@ -89,7 +89,7 @@ def test_a_receipt_replaces_a_receipt_and_no_other_file(plan: Path, tmp_path: Pa
         with pytest.raises(UsageError, match="exists and is no"):
             api.write_receipt(plan, ReceiptOptions(out=other))
         assert other.read_bytes() == before
-    with pytest.raises(UsageError, match="there is no folder"):
+    with pytest.raises(UsageError, match="does not exist"):
         api.write_receipt(plan, ReceiptOptions(out=tmp_path / "missing" / "receipt.json"))
     for content in (b"", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"):
         (tmp_path / "key").write_bytes(content)
@@ -108,7 +108,7 @@ def test_no_receipt_is_written_of_a_damaged_plan(plan: Path, file: str) -> None:
     add(first, b"x")
     with pytest.raises(StalePlan, match=f"{first.name} was changed after it was sealed") as raised:
         api.write_receipt(plan)
-    assert "bring the plan's directory back as it was" in raised.value.hint
+    assert "restore the plan's directory" in raised.value.hint
     assert not (plan / "receipt.json").exists()
 
 

@@ -147,7 +147,7 @@ def test_checks_stand_worst_first_and_the_weightiest_are_open(tmp_path: Path) ->
     ready = first_screen(report_of(tmp_path, state="ready", gates=gates, verdict="warnings")).banner
     assert (banner.title, ready.title) == ("Not ready", "Ready, 2 things to check")
     gates = [Finding(f"check {number}", "warning", f"{number} days: 2024-01-0{number}") for number in range(1, 9)]
-    stop = Finding("zone", "stop", "the data contradict UTC")
+    stop = Finding("zone", "stop", "the times are not UTC")
     two, seven, eight = (first_screen(report_of(tmp_path, gates=gates[:most])).banner for most in (2, 7, 8))
     assert [problem.open for problem in two.checks] == [True, True]
     assert (len(seven.checks), seven.more) == (7, [])

@@ -117,7 +117,7 @@ def test_a_report_is_never_written_over_another_file(call: Any, tmp_path: Path) 
     [
         ("html=x.html", "not junit=FILE"),
         ("junit", "not junit=FILE"),
-        ("junit=missing/x.xml", "there is no folder"),
+        ("junit=missing/x.xml", "the folder missing does not exist"),
         ("junit=export", "is not an ordinary file"),
     ],
 )

@@ -210,7 +210,7 @@ def test_nothing_is_compared_while_a_run_sends(tmp_path: Path) -> None:
     plan, place = open_plan(one.directory)
     with (
         closing(Ledger(place.ledger).open(plan.digest, "test", one.room.url)),
-        pytest.raises(Busy, match="plan is being sent now, and what is sent meanwhile cannot be compared"),
+        pytest.raises(Busy, match="plan is being sent now; verify cannot compare events while they are being sent"),
     ):
         one.verify()
     assert one.verify().proved

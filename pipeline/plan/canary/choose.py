@@ -1,8 +1,8 @@
 """Chooses the people of a sample.
 
-Each stratum in its order gets the first of its candidates that has room, unless a person who is chosen shows it.
-People with a large part of the sample are taken last, if no other person shows a stratum, and are named. What room is
-left goes to further candidates, so that one person's oddities do not stand for all.
+Each stratum in turn gets the first of its candidates for whom there is room, unless a chosen person already shows it.
+People who fill a large part of the sample are taken last, only if no other person shows a stratum, and are named.
+Remaining room goes to further candidates, so that one person's oddities do not stand for all.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory
 from pipeline.plan.sealed.facts import Canary, LargePerson
 
 LARGE_SHARE, LEAST_LARGE = 10, 10
-"""A person is large with more than this part of a sample, or this many events in a small one."""
+"""A person with more than this part of a sample is large, or one with this many events in a small sample."""
 MOST_NOT_SHOWN = 20
 Line = tuple[str, int]
-"""A phase, and the line of its sealed file, from 0."""
+"""A phase, and the number of a line in its sealed file, from 0."""
 
 
 class ChosenCanary(NamedTuple):
-    """A sample: the hashes of all ids of its people, and their `lines` of the sealed files, by phase and in order."""
+    """A sample: the hashes of all ids of its people, and their `lines` in the sealed files, by phase and in order."""
 
     seal: Canary
     ids: Hashes
@@ -46,7 +46,7 @@ class ChosenCanary(NamedTuple):
 
 
 class Person(msgspec.Struct):
-    """All of one person: its number, one of its ids, its events, its lines, and what all of these show."""
+    """Everything about one person: its number, one of its ids, its events, its lines, and what all of these show."""
 
     number: int
     name: str
@@ -56,13 +56,13 @@ class Person(msgspec.Struct):
 
     @property
     def size(self) -> int:
-        """How much is sent of it, without its groups."""
+        """How much is sent for the person, without groups."""
         return self.events + len(self.lines)
 
 
 class _Ids(NamedTuple):
-    """The ids of candidates and of whom they were merged with: their hashes in order, and the number of the person of
-    each. `number` has that of each candidate."""
+    """The ids of candidates and of ids merged with them: their hashes in order, and the number of each id's person.
+    `number` has the number of each candidate."""
 
     hashes: Hashes
     persons: np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -70,7 +70,7 @@ class _Ids(NamedTuple):
 
 
 def choose_canary(directory: Directory, most: int, paths: Sequence[str]) -> ChosenCanary:
-    """The sample of at most `most` events; empty if every person has more. `paths` are those of the files read."""
+    """The sample of at most `most` events; empty if every person has more. `paths` are the paths of the files read."""
     large = max(most // LARGE_SHARE, LEAST_LARGE)
     lines = SealedLines(directory)
     with opened(directory) as database:
@@ -109,7 +109,7 @@ def choose_canary(directory: Directory, most: int, paths: Sequence[str]) -> Chos
 
 
 def _people(database: Database, lines: SealedLines, candidates: Candidates, most: int) -> tuple[list[Person], _Ids]:
-    """All people of some candidates, with their ids, their events, and their lines unless there are too many."""
+    """The people of these candidates, with their ids, their events, and their lines unless there are too many."""
     texts = list(dict.fromkeys(one for some in candidates.ids.values() for one in some))
     owner_of = dict(zip(texts, lines.owners(_hashes(texts)).tolist(), strict=True))
     owners = np.unique(np.fromiter(owner_of.values(), np.uint64))
@@ -156,12 +156,12 @@ def _of(persons: Sequence[Person], ids: _Ids, candidates: Iterable[str]) -> list
 
 
 def _least(database: Database) -> int:
-    """The events of the id with the fewest."""
+    """The number of events of the id with the fewest."""
     return database.number("SELECT min(events) FROM (SELECT count(*) AS events FROM events GROUP BY person)")
 
 
 def _choose(choice: _Choice, shows: Mapping[Stratum, Sequence[Person]], large: int) -> list[LargePerson]:
-    """Take people for each stratum. Returns those with many events that were taken because no other person shows it."""
+    """Take people for each stratum. Returns the large ones that were taken because no other person shows it."""
     few = {stratum: [one for one in some if one.size <= large] for stratum, some in shows.items()}
     for stratum, some in few.items():
         choice.show(stratum, some)
@@ -205,7 +205,7 @@ def _named_groups(event: bytes) -> list[np.uint64]:
 
 
 class _Choice:
-    """The people who are chosen, and all that is sent of them, at most `most` events."""
+    """The chosen people and everything that is sent for them, at most `most` events."""
 
     def __init__(self, most: int, first: Iterable[Line], groups_of: Callable[[Person], set[Line]]) -> None:
         self.chosen: list[Person] = []
@@ -216,13 +216,13 @@ class _Choice:
         self._groups_of = groups_of
 
     def show(self, stratum: Stratum, persons: Iterable[Person]) -> Person | None:
-        """Take the first of these people that has room, unless the stratum is shown already."""
+        """Take the first of these people for whom there is room, unless the stratum is already shown."""
         if stratum in self.shown:
             return None
         return next((person for person in persons if self.take(person)), None)
 
     def take(self, person: Person) -> bool:
-        """Take a person with the groups that its events name, if there is room for all of it."""
+        """Take a person, with the groups that the person's events name, if there is room for everything."""
         if person.number in self._taken or person.size > self._room:
             return False
         lines = {*person.lines, *self._groups_of(person)} - self.lines

@@ -1,6 +1,6 @@
-"""The sealed lines of a plan, merges, groups and profile updates: whose each is, and those of a sample put first.
+"""The sealed lines of a plan (merges, groups and profile updates): whose each is, and putting a sample's lines first.
 
-Ids are distinguished by their 64-bit hashes: two ids with the same one are one person here, who is sent whole as well.
+Ids are told apart by their 64-bit hashes: two ids with the same hash count as one person here, who is still sent whole.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _LINES_AT_ONCE = 5_000
 class SealedLines:
     """What a pass over the sealed files finds.
 
-    `whose` has, by phase, a hash for each line: for a merge, that of the surviving id; for a group, that of its type
-    and key; else that of the id. `absorbed` are the hashes of the other ids of the merges. `first_groups` are the lines
-    of the first group of each type, `strata` counts what merges and profile updates show, and `candidates` are ids of
-    the first that show it.
+    `whose` has, by phase, a hash for each line: for a merge, the hash of the surviving id; for a group, that of its
+    type and key; else that of the id. `absorbed` are the hashes of the other ids of the merges. `first_groups` are the
+    lines of the first group of each type, `strata` counts what merges and profile updates show, and `candidates` are
+    the ids of the first ones that show it.
     """
 
     def __init__(self, directory: Directory) -> None:
@@ -62,7 +62,7 @@ class SealedLines:
         self.absorbed = np.array(absorbed, np.uint64)
 
     def owners(self, ids: Hashes) -> Hashes:
-        """The person of each id: the id that survives its merges, or the id itself. Merges are a star: every id is
+        """The person of each id: the id that survives its merges, or the id itself. Merges form a star: every id is
         merged into a surviving one."""
         if not len(self.absorbed):
             return ids
@@ -71,7 +71,7 @@ class SealedLines:
         return np.where(self.absorbed[order[where]] == ids, self.whose["identities"][order[where]], ids)
 
     def links(self, numbers: Sequence[int]) -> Iterator[SealedLink]:
-        """The merges of some lines, which are in their order."""
+        """The merges on these lines, which are in order."""
         decode = line_decoder("identities")
         wanted = iter(numbers)
         number = next(wanted, None)
@@ -92,15 +92,15 @@ class SealedLines:
 
 
 def group_hash(type_: str, key: str) -> int:
-    """The hash of a group, which no id has."""
+    """The hash of a group, which differs from that of any id."""
     return hash_id(f"\0{type_}\0{key}")
 
 
 def put_first(directory: Directory, lines: Mapping[str, Sequence[int]], files: dict[str, str]) -> None:
-    """Write the sealed files again with these lines of theirs first; `files` receives the digests."""
+    """Rewrite the sealed files with these lines first; `files` receives the digests."""
     for phase, numbers in lines.items():
         if not numbers or numbers[-1] == len(numbers) - 1:
-            continue  # they are the first already
+            continue  # they already come first
         path = sealed_file(phase, directory)
         chosen, rewritten = set(numbers), directory.scratch / path.name
         with LinesWriter(rewritten) as writer, path.open("rb") as file:

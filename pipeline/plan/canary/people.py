@@ -1,7 +1,7 @@
 """Queries over the facts of the blocks: people who show a stratum, and all events of some people.
 
-Candidates are the people of the events with the smallest digests, so that they depend neither on workers nor on the
-order of files; those with few events come before others.
+Candidates are the people of the events with the smallest digests, so they depend neither on workers nor on the
+order of files. People with few events come first.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from pipeline.plan.sealed.directory import Directory, read_lines
 from pipeline.transform.staged import events_file, unstage
 
 MOST_STRATA = 4_096
-"""Event names in a year; if there are more, those with the smallest digests: a sample shows no more."""
+"""At most this many event names in a year, those with the smallest digests: a sample does not show more."""
 _OF_FEW, _OF_MANY = 64, 16
-"""The people of this many events of each stratum are candidates: events of people with few, and of people with many."""
+"""In each stratum, the people of this many events are candidates: events of people with few events, and of people with
+many."""
 _COPIES = (
     "SELECT CAST(block[2:] AS UINTEGER) AS block, row, position FROM read_csv({file}, header = false, delim = ',',"
     " quote = '', escape = '', auto_detect = false, columns = {{'block': 'VARCHAR', 'row': 'UINTEGER',"
@@ -32,7 +33,7 @@ _COPIES = (
 
 
 class Candidates(NamedTuple):
-    """The events of each stratum and ids that show it; `more`: there are strata that are not counted."""
+    """The number of events of each stratum, and ids that show it; `more`: there are strata that were not counted."""
 
     events: dict[Stratum, int]
     ids: dict[Stratum, list[str]]
@@ -49,7 +50,7 @@ class OwnEvents(msgspec.Struct):
 
 @contextmanager
 def opened(directory: Directory) -> Iterator[Database]:
-    """A database with the view `events` of what is sent of the phase events."""
+    """A database with the view `events` of what is sent in the phase events."""
     facts = files_in(directory.block_facts)
     if not any(directory.block_facts.glob("*.parquet")):
         facts = (
@@ -67,7 +68,7 @@ def opened(directory: Directory) -> Iterator[Database]:
 
 
 def find_candidates(database: Database, most: int, large: int) -> Candidates:
-    """The event names in a year, each with ids of people who have at most `most` events; those with more than `large`
+    """The event names in a year, each with ids of people who have at most `most` events; people with more than `large`
     come last."""
     database.run("CREATE TABLE strata AS SELECT name, year, count(*) AS events FROM events GROUP BY name, year")
     database.run(f"CREATE TABLE kept AS SELECT * FROM strata ORDER BY md5(name || year), name LIMIT {MOST_STRATA}")
@@ -113,7 +114,7 @@ def add_rules(database: Database, directory: Directory, paths: Sequence[str], fo
 
 
 def find_events(database: Database, owners: Mapping[str, int]) -> dict[int, OwnEvents]:
-    """The events of some ids, by the number of their person; the table `theirs` has their places."""
+    """The events of these ids, by the number of their person; the table `theirs` has their places."""
     database.run("CREATE TABLE ids (distinct_id VARCHAR, owner BIGINT)")
     database.append("ids", {"distinct_id": texts(list(owners)), "owner": numbers(list(owners.values()))})
     database.run(
@@ -134,7 +135,7 @@ def find_events(database: Database, owners: Mapping[str, int]) -> dict[int, OwnE
 
 
 class NamedEvents:
-    """Reads events of people from the blocks that are staged."""
+    """Reads people's events from the staged blocks."""
 
     def __init__(self, database: Database, directory: Directory) -> None:
         self._database = database

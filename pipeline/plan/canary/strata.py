@@ -1,4 +1,4 @@
-"""What a sample has to show: each event name in each UTC year, each entry of `events` in the mapping, each kind of
+"""What a sample must show: each event name in each UTC year, each entry of `events` in the mapping, each kind of
 merge, and each kind of profile update."""
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pipeline.plan.samples.source_pairs import NAME_CHARACTERS
 from pipeline.text import printable
 
 EACH = 8
-"""Candidates of each stratum."""
+"""This many candidates for each stratum."""
 NAMES = {"event": "event {0} in {1}", "rule": "rule {0}", "merge": "merge by {0}", "profile": "profile update with {0}"}
 
 
 class Stratum(NamedTuple):
-    """`kind` is a key of NAMES; `name` and `year` tell one from another."""
+    """`kind` is a key of NAMES; `name` and `year` identify the stratum within the kind."""
 
     kind: str
     name: str
@@ -29,8 +29,8 @@ class Stratum(NamedTuple):
 
 
 def in_order(events: Mapping[Stratum, int]) -> list[Stratum]:
-    """The strata, those first that a small sample shows: rules, merges and profiles, then each event name in the year
-    of most of its events, the most frequent name first, then the names in their other years."""
+    """The strata in the order in which a small sample shows them: rules, merges and profiles; then each event name in
+    the year with most of its events, the most frequent name first; then the names in their other years."""
     ranks: dict[str, int] = {}
     ranked: list[tuple[int, int, Stratum]] = []
     for stratum in sorted(events, key=lambda one: (-events[one], one)):

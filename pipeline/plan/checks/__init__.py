@@ -1,10 +1,10 @@
 """The checks of a plan. A check finds something that a person has to review, and may stop the plan.
 
-Checks run once everything is counted and decided. Those of every module of this package are found by themselves. To
-add one, write a function with `@check(name, level)`: it takes `PlanFacts` and returns the sentence that people read,
-the same with a count and examples (`finding_of`, `stated`), or None if there is nothing to report. What the checks
-found is listed in plan.json under `gates`. A plan with a finding of the level `stop` is written all the same: it can be
-read and rehearsed, but never applied.
+Checks run once everything is counted and decided. Every module of this package is loaded automatically. To add a check,
+write a function with `@check(name, level)`: it takes `PlanFacts` and returns the sentence that people read, a finding
+with a count and examples (`finding_of`, `stated`), or None if there is nothing to report. plan.json lists the findings
+under `gates`. A plan with a finding of level `stop` is still written, so that it can be read and rehearsed, but it can
+never be applied.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _WEIGHTIEST = (
     "night_by_day", "clock_jump", "clock_change", "missing_files", "empty_days", "overlapping_files", "near_duplicate",
     "key_not_unique", "level", "spike", "inhuman_rate", "renamed_event",
 )  # fmt: skip
-"""Of the checks of one level these come first: a wrong clock moves all of history, and a missing file cannot be sent
-later without a plan of its own. What concerns one property can often stay as it is."""
+"""Within a level, these checks come first: a wrong clock moves all of history, and a file that is missing now needs a
+plan of its own later. A finding about a single property can often stay as it is."""
 
 
 class CountLimit(msgspec.Struct, frozen=True):
-    """How many of something may be: a number, or a percentage of all, exactly as it was written."""
+    """How many are allowed: a number or a percentage, exactly as it was written."""
 
     number: int = 0
     percent: Decimal | None = None
@@ -62,7 +62,7 @@ class CountLimit(msgspec.Struct, frozen=True):
 
 
 def parse_limit(text: str, flag: str = "--max-rejects") -> CountLimit:
-    """Read `12` or `0.5%`, which the option `flag` has. Raises UsageError."""
+    """Read `12` or `0.5%`, the value of the option `flag`. Raises UsageError."""
     match = re.fullmatch(r"(\d{1,18})|(\d{1,3}(?:\.\d{1,18})?)\s*%", text.strip(), re.ASCII)
     percent = Decimal(match.group(2)) if match is not None and match.group(2) else None
     if match is None or (percent is not None and percent > 100):
@@ -71,14 +71,16 @@ def parse_limit(text: str, flag: str = "--max-rejects") -> CountLimit:
 
 
 class KeyConflicts(NamedTuple):
-    """Rows left out for another row of the same source key that is a different event, and some of them in words."""
+    """How many rows are left out in favour of a different event with the same source key, and some examples in
+    words."""
 
     rows: int = 0
     examples: Sequence[str] = ()
 
 
 class CopiedRows(NamedTuple):
-    """Of one file: the rows left out because an event equal to theirs is sent, and the rows of which one is sent."""
+    """How many rows of one file are left out as copies of an event that is sent, and how many rows have a sent
+    event."""
 
     rows: int
     mapped: int
@@ -89,19 +91,19 @@ class PlanFacts:
     """What checks read.
 
     `phases` counts the events to send by phase; `skips` counts skipped rows by code; `remedies` counts the rejected
-    rows that each remedy would help (`remedy_of`); `keyless` counts events without a source key. `zone` is None where
-    the data have no evidence of their time zone. `in_series` says that the plan is one window of a job, and
-    `max_merges` is the job's limit, None without one. `float_ids` are the ids that went through floats. `open_choices`
-    are those that the mapping lists under `open`.
+    rows that each remedy would help (`remedy_of`); `keyless` counts events without a source key. `zone` is None if the
+    data have no evidence of their time zone. `in_series` says that the plan is one window of a job, and
+    `max_merges` is the job's limit, or None. `float_ids` are the ids that went through floats. `open_choices`
+    are the choices that the mapping lists under `open`.
     `coverage` is None if no mapping file decides.
-    `rejects` are the rows and the items of rows that were rejected; the items of a row count one by one. `codes` are
-    their codes, with the file and row of the first of each, in words; `rejected_bytes` of `bytes_read` are theirs.
-    `history` are the events to send by day, `hours` by quarter of an hour, and `paths` the files, as people see them;
-    `unread` are files that are left out although they are named like these.
+    `rejects` counts the rejected rows and the rejected items of rows, each item by itself. `codes` has their codes,
+    with the file and row of the first one in words; `rejected_bytes` of `bytes_read` are in rejected rows.
+    `history` has the events to send by day, `hours` by quarter of an hour, and `paths` the files, as people see them;
+    `unread` are files that are left out although their names are like those of files that are read.
     `drift` has the properties by month, `unsafe` counts the events with large integers by event name and property, with
-    the place of the first, and `row_at` has the file and row of a place in words. `activity` is what the events of each
-    person show. `copies` has the rows that are duplicates, by the path of their file. `thresholds` has the options with
-    limits, and those from which on a check reports something. `replay` is what a replay met of the earlier plan.
+    the place of the first, and `row_at` gives the file and row of a place in words. `activity` shows how the events of
+    each person follow each other. `copies` counts the rows that are duplicates, by the path of their file. `thresholds`
+    are the options that set limits for checks. `replay` says which events of the earlier plan a replay found again.
     """
 
     rows: RowCounts
@@ -141,7 +143,7 @@ F = TypeVar("F", bound=Find)
 
 
 class Check(NamedTuple):
-    """A registered check: `find` returns the sentence of its finding, a finding, which may have a level of its own, or
+    """A registered check. `find` returns the sentence of its finding, or a finding, which may set its own level, or
     None."""
 
     name: str
@@ -165,11 +167,11 @@ def check(name: str, level: Level) -> Callable[[F], F]:
 def finding_of(
     sentence: str, examples: Sequence[str], count: int | None = None, most: int = _EXAMPLES_SHOWN, level: str = ""
 ) -> Finding | None:
-    """A finding of as many places as `count` says; `examples` has all or the first of them in words, the worst ones
-    first. None without any.
+    """A finding with `count` places; `examples` describes all of them or the first ones, the worst first. None if
+    there are none.
 
-    The sentence has `most` of them. Its name is that of the check that returns it, and so is its level unless it has
-    one.
+    The sentence quotes `most` examples. The finding takes its name from the check that returns it, and its level too
+    unless `level` is given.
     """
     count = len(examples) if count is None else count
     more = f"; and {count - most:,} more" if count > most else ""
@@ -177,27 +179,28 @@ def finding_of(
 
 
 def found_in_values(facts: PlanFacts, sentence: str, examples: Sequence[str]) -> Finding | None:
-    """A finding in the values of properties, whose sentence says so if they are those of a sample."""
+    """A finding about property values. If only a sample was examined, the sentence says so."""
     return finding_of(f"{sentence}{facts.drift.in_sample}", examples)
 
 
 def stated(
     sentence: str, count: int, examples: Sequence[str] = (), level: str = "", options: Sequence[str] = ()
 ) -> Finding | None:
-    """A finding of `count` places whose sentence has what it needs of the examples; None without any."""
+    """A finding with `count` places, whose sentence already quotes the examples that it needs; None if there are
+    none."""
     found = list(options) or msgspec.UNSET
     return Finding("", level, sentence, count, list(examples[:_EXAMPLES]), found) if count else None
 
 
 def days_named(first: int, last: int) -> str:
-    """`2021-03-01`, or `2021-03-01 to 2021-03-04 (4 days)`, of days since 1970."""
+    """Days since 1970 as `2021-03-01`, or as `2021-03-01 to 2021-03-04 (4 days)`."""
     if first == last:
         return day_name(first)
     return f"{day_name(first)} to {day_name(last)} ({last - first + 1:,} days)"
 
 
 def run_checks(facts: PlanFacts) -> list[Finding]:
-    """What all checks find, those that stop the plan first, and of each level the weightiest."""
+    """All findings: those that stop the plan first, and within each level the weightiest first."""
     found = []
     for one in CHECKS:
         result = one.find(facts)
@@ -210,12 +213,12 @@ def run_checks(facts: PlanFacts) -> list[Finding]:
 
 
 def verdict_of(findings: Sequence[Finding], warnings: Counter[str]) -> str:
-    """What findings and warnings come to: `ready`, `warnings` or `not-ready`."""
+    """The verdict on findings and warnings: `ready`, `warnings` or `not-ready`."""
     levels = {finding.level for finding in findings}
     if "stop" in levels:
         return "not-ready"
     return "warnings" if levels or +warnings else "ready"
 
 
-for _module in iter_modules(__path__, f"{__name__}."):  # each imports what stands above
+for _module in iter_modules(__path__, f"{__name__}."):  # each module imports names defined above
     import_module(_module.name)

@@ -1,4 +1,4 @@
-"""Events of one person that come too fast, or twice."""
+"""Events of one person that follow each other too fast, or that appear twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST_LATE = 10
 
 @check("inhuman_rate", "warning")
 def inhuman_rate(facts: PlanFacts) -> Finding | None:
-    """One id has more events within a second, a minute or a day than a person makes: a bot, a test, a shared id."""
+    """One id has more events in a second, a minute or a day than a person makes: a bot, a test, a shared id."""
     found, limits = facts.activity, facts.thresholds
     return finding_of(
         f"{pluralize(found.fast_ids, 'id')} with more events than a person makes (over {limits.per_second:,} in a"
@@ -25,7 +25,7 @@ def inhuman_rate(facts: PlanFacts) -> Finding | None:
 
 @check("near_duplicate", "warning")
 def near_duplicates(facts: PlanFacts) -> Finding | None:
-    """Events equal an earlier one of the same person and second in all but their uuid: recorded or exported twice."""
+    """Events equal an earlier one of the same person and second except for their uuid: recorded or exported twice."""
     found, events = facts.activity, facts.phases.get("events", 0)
     count = sum(found.repeated.values())
     if count < _LEAST_REPEATED or count * 100 <= facts.thresholds.repeated * events:
@@ -34,8 +34,8 @@ def near_duplicates(facts: PlanFacts) -> Finding | None:
     shown = ", ".join(f"{printable(name, 60)} {number:,}" for name, number in names[:_NAMES_SHOWN])
     more = f", {len(names) - _NAMES_SHOWN:,} more names" if len(names) > _NAMES_SHOWN else ""
     return finding_of(
-        f"{count:,} of {pluralize(events, 'event')} ({count / events:.2%}) equal an earlier event of the same person"
-        f" and second in all but their uuid ({shown}{more})",
+        f"{count:,} of {pluralize(events, 'event')} ({count / events:.2%}) repeat an earlier event of the same person"
+        f" in the same second, with another uuid ({shown}{more})",
         found.repeats,
         count,
     )
@@ -43,13 +43,14 @@ def near_duplicates(facts: PlanFacts) -> Finding | None:
 
 @check("not_in_time_order", "warning")
 def rows_not_in_time_order(facts: PlanFacts) -> Finding | None:
-    """The service keeps of a person what arrives last, and rows are sent as they stand in the export."""
+    """The service keeps the person property that arrives last, and rows are sent in the order of the export."""
     found = facts.activity
     if found.late < _LEAST_LATE or not facts.people.profiles.promoted or facts.people.promotes:
         return None
     return finding_of(
-        f"{pluralize(found.late, 'event')} {are(found.late)} behind a later event of the same person and UTC day in the"
-        " export, and have properties that the service copies to the person: the one that arrives last stays",
+        f"{pluralize(found.late, 'event')} {are(found.late)} listed after a later event of the same person and UTC day"
+        " in the export, and have properties that the service copies to the person: it keeps the value that arrives"
+        " last",
         found.late_rows,
         found.late,
     )

@@ -1,4 +1,4 @@
-"""Texts that another program cut at a length."""
+"""Values that another program cut off at some length."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PLACES = """
 20000 32000 32767 32768 50000 65534 65535 65536 100000
 """
 _LENGTHS = frozenset(map(int, _PLACES.split()))
-"""Where programs and columns of databases cut, in characters."""
+"""The lengths, in characters, at which programs and database columns cut values off."""
 _DIFFERENT = 5
 _ALL = 0.98
-"""Where next to all long texts have one length, it is that of a format, as of signatures."""
+"""If nearly all long values have the same length, that is their format (signatures, for example), not a cut."""
 
 
 def _is_cut(one: PropertyDrift, least: int) -> bool:
@@ -34,7 +34,7 @@ def _is_cut(one: PropertyDrift, least: int) -> bool:
 
 @check("cut_values", "warning")
 def cut_values(facts: PlanFacts) -> Finding | None:
-    """Many different texts of a property end at one length, and none is longer: their ends are lost."""
+    """Many different values of a property have the same length, and none is longer: their ends are lost."""
     by_name: dict[tuple[str, int], list[PropertyDrift]] = defaultdict(list)
     for one in facts.drift.properties:
         if _is_cut(one, facts.thresholds.cut_values):
@@ -45,7 +45,7 @@ def cut_values(facts: PlanFacts) -> Finding | None:
     )
     return found_in_values(
         facts,
-        f"{pluralize(len(found), 'property')} with texts that seem to be cut",
+        f"{pluralize(len(found), 'property')} with values that seem to be cut off",
         [_described(facts, name, length, -count, same) for count, name, length, same in found],
     )
 
@@ -55,6 +55,6 @@ def _described(facts: PlanFacts, name: str, length: int, count: int, same: list[
     texts = sum(one.whole.long.texts for one in same)
     place = min(one.whole.long.place for one in same)
     return (
-        f"{printable(name, 60)} {events}: {count:,} of {texts:,} long texts have exactly {length:,} characters and none"
-        f" has more, the first in {facts.row_at(place)}"
+        f"{printable(name, 60)} {events}: {count:,} of {texts:,} long values have exactly {length:,} characters and"
+        f" none is longer, the first in {facts.row_at(place)}"
     )

@@ -10,13 +10,13 @@ from pipeline.text import are, pluralize
 
 @check("split_ids", "stop")
 def ids_in_two_spellings(facts: PlanFacts) -> Finding | None:
-    """Some ids are there as `42` and as `42.0`: each would be two people."""
+    """Some ids appear both as `42` and as `42.0`: each would become two people."""
     found = facts.float_ids
     if found is None:
         return None
     return finding_of(
-        f"{pluralize(found.split, 'id')} of persons {are(found.split)} written both as an integer and with .0, such as"
-        " 42 and 42.0, and would be two people each",
+        f"{pluralize(found.split, 'id')} of people {are(found.split)} written both as an integer and with .0, such as"
+        " 42 and 42.0; each would become two people",
         [_first(facts, found.places[1])],
         found.split,
         most=found.split,
@@ -32,13 +32,13 @@ def ids_written_as_floats(facts: PlanFacts) -> Finding | None:
     examples = []
     if found.rounded:
         examples.append(
-            f"{pluralize(found.rounded, 'id')} from 2^53 on, which several ids may have become,"
+            f"{pluralize(found.rounded, 'id')} of 2^53 or more, each of which may stand for several ids,"
             f" {_first(facts, found.places[2])}"
         )
     if found.written > found.split:
         examples.append(f"{pluralize(found.written, 'id')} with .0, {_first(facts, found.places[0])}")
     count = found.rounded + found.written if examples else 0
-    return finding_of("some ids of persons are written as floating-point numbers", examples, count, most=count)
+    return finding_of("some ids of people are written as floating-point numbers", examples, count, most=count)
 
 
 def _first(facts: PlanFacts, place: int) -> str:

@@ -1,4 +1,4 @@
-"""Days without events where events are usual: of everything, and of one name."""
+"""Days without events on which events are usual: among all events, and of one name."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pipeline.text import pluralize, printable
 
 _WEEKS = np.arange(4) * 7
 _CERTAIN = 20
-"""A gap lacks at least so many events, counted low: by chance, that happens once in 500 million times (e^-20)."""
+"""A gap lacks at least this many events, counted low: that happens by chance once in 500 million times (e^-20)."""
 _NEVER = 2**62
 _RESTS = 0.5
-"""A weekday is one of rest where a greater share of its days is without events; who rests has holidays, too."""
+"""A weekday counts as a rest day if a greater share of its days has no events; who rests also has holidays."""
 _DAILY_NAME = 0.04
-"""A name is not daily where a greater share of days is without events, the gap apart: batches come when they come."""
+"""A name is not daily if a greater share of days, apart from the gap, has no events: batches come irregularly."""
 _DAILY, _WITH_REST_DAYS = 1, 3
 _MOST_NAMED = 5
 
 
 class Gap(NamedTuple):
-    """The days `first` to `last` (days since 1970) have no event; the weeks around have at least `usual` there."""
+    """The days `first` to `last` (days since 1970) have no event; in the weeks around, `usual` or more are there."""
 
     first: int
     last: int
@@ -37,12 +37,12 @@ class Gap(NamedTuple):
 
 
 def gaps_of(series: Series, least: int | None, others: float = 1) -> list[Gap]:
-    """The runs of empty days in which `least` days are usually not empty; None is what the rhythm of the week permits.
+    """Runs of at least `least` empty days on which events are usual; None takes the length from the weekly rhythm.
 
-    What is usual on a day is the second lowest of the same weekdays around the run, four on each side. At most one of
-    the four may be empty, so that weekends, sparse names and what was there before a launch have no gap. At both ends
-    two weeks have to be known. A gap begins and ends on a day on which events are usual.
-    There is none where a greater share of days than `others` is empty like it.
+    The usual number for a day is the second lowest of the same weekday around the run, four before and four after. At
+    most one of each four may be empty, so that weekends, sparse names and the time before a launch are not gaps. Two
+    weeks must be known at both ends. A gap begins and ends on a day on which events are usual.
+    There are no gaps if more than the share `others` of days is empty outside the run.
     """
     counts = series.counts
     empty = np.flatnonzero(counts == 0)
@@ -81,17 +81,17 @@ def gaps_of(series: Series, least: int | None, others: float = 1) -> list[Gap]:
 
 
 def gaps_of_name(series: Series, least: int | None) -> list[Gap]:
-    """The gaps of one name, which has to be daily otherwise."""
+    """The gaps of one name, which must otherwise be daily."""
     return gaps_of(series, least or _WITH_REST_DAYS, _DAILY_NAME)
 
 
 @check("empty_days", "warning")
 def empty_days(facts: PlanFacts) -> Finding | None:
-    """Days inside the range have no event at all, although the same weekdays around them have.
+    """Days inside the range have no event at all, although the same weekdays around them have some.
 
-    Gaps are looked for by the days of the source's clock, by which exports are made, and named by the UTC days that are
-    empty, as everywhere, beside them. A gap of which `missing_files` says that its files are not there is left to that
-    check; a day on either side may be the other clock's.
+    Gaps are found by days of the source's clock, because exports are made by that clock. They are named by the empty
+    UTC days, as everywhere, and by the source's days too. If `missing_files` reports the files of a gap as missing, the
+    gap is left to that check; a day on either side may be due to the other clock.
     """
     missing = lacking_files(facts)
     gaps = [
@@ -101,26 +101,26 @@ def empty_days(facts: PlanFacts) -> Finding | None:
     ]
     worst = sorted(gaps, key=lambda gap: (-gap.usual, gap.first))
     return finding_of(
-        f"{pluralize(len(gaps), 'gap')} inside the range without any event, where events are usual",
+        f"{pluralize(len(gaps), 'gap')} without any event inside the range, on days when events are usual",
         [f"{_in_both_clocks(facts, gap)} (at least {gap.usual:,} events are usual)" for gap in worst],
         most=_MOST_NAMED,
     )
 
 
 def _in_both_clocks(facts: PlanFacts, gap: Gap) -> str:
-    """The UTC days that are empty, and the gap on the source's clock where that has other days."""
+    """The empty UTC days, and the gap on the source's clock if that covers other days."""
     total = facts.history.total
     around = range(max(gap.first - 1, total.first), min(gap.last + 1, total.last) + 1)
     days = [day for day in around if not total.between(day, day + 1)]
     if days == list(range(gap.first, gap.last + 1)):
         return days_named(gap.first, gap.last)
     local = f"{days_named(gap.first, gap.last)} on the source's clock"
-    return f"{days_named(days[0], days[-1])}, which is {local}" if days else f"{local}, and no whole day in UTC"
+    return f"{days_named(days[0], days[-1])}, which is {local}" if days else f"{local}, but no whole day in UTC"
 
 
 @check("empty_days_of_a_name", "notice")
 def empty_days_of_a_name(facts: PlanFacts) -> Finding | None:
-    """A name that is otherwise daily has none for days on which others have events."""
+    """A name that is otherwise daily has no events on some days on which other names have events."""
     least = facts.thresholds.gap or _WITH_REST_DAYS
     without = [(gap.first, gap.last) for gap in gaps_of(facts.history.total, facts.thresholds.gap)]
     found = [
@@ -133,6 +133,6 @@ def empty_days_of_a_name(facts: PlanFacts) -> Finding | None:
         return None
     found.sort(key=lambda one: (-one[1].usual, one))
     return finding_of(
-        f"{pluralize(len({name for name, _ in found}), 'event name')} without events for days, where they are usual",
+        f"{pluralize(len({name for name, _ in found}), 'event name')} without events on days when they are usual",
         [f"{printable(name, 60)} {days_named(gap.first, gap.last)}" for name, gap in found],
     )

@@ -1,7 +1,7 @@
-"""Hours of day that fit another clock than the one in which the times are read.
+"""Hours of day that suggest another clock than the one by which the times are read.
 
-Receive times, where rows have them, measure the clock itself (`pipeline.plan.zone`): then hours of day add nothing, and
-people who sleep by day live elsewhere.
+If rows have receive times, these measure the clock itself (`pipeline.plan.zone`). Then hours of day add nothing: people
+who seem to sleep by day simply live elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _is_open(facts: PlanFacts) -> bool:
 
 
 def _zone_at(history: HourHistory, quarter: int, later: float) -> str:
-    """A zone whose clock is so many hours ahead of the declared one at a quarter of an hour."""
+    """A zone whose clock is this many hours ahead of the declared one at a quarter of an hour."""
     offset = (round(history.clock.offset_at(quarter * QUARTER) / HOUR + later) + 11) % 24 - 11
     if abs(offset) <= 1:
         return "UTC"
@@ -37,7 +37,7 @@ def _zone_at(history: HourHistory, quarter: int, later: float) -> str:
 
 
 def _zones_with(facts: PlanFacts, zone: str, month: str) -> str:
-    """The declared zones as options, with this one from a month on instead of what is declared from that month on."""
+    """The declared zones as options, with `zone` in force from `month` on."""
     zones = {since: name for name, since in facts.options.zones or (("UTC", ""),)}
     since = next((one for one in zones if one.startswith(month)), f"{month}-01")
     named = sorted((zones | {since: zone}).items())
@@ -46,7 +46,7 @@ def _zones_with(facts: PlanFacts, zone: str, month: str) -> str:
 
 @check("night_by_day", "warning")
 def night_by_day(facts: PlanFacts) -> Finding | None:
-    """In the zone that was named, people would sleep by day. A clock in UTC says nothing on where people live."""
+    """In the zone that was named, people would sleep by day. A clock in UTC says nothing about where people live."""
     history, zones = facts.hours, facts.options.zones
     if not _is_open(facts) or len(zones) != 1 or zones[0][0].startswith(_FIXED) or not len(history.quarters):
         return None
@@ -58,7 +58,7 @@ def night_by_day(facts: PlanFacts) -> Finding | None:
     zone = _zone_at(history, int(history.quarters[len(history.quarters) // 2]), later)
     return finding_of(
         f"read as {zones[0][0]}, the quiet hours of the day are {_clock(night)}; unless people live elsewhere, the"
-        f" times are of another clock (--timezone {zone})",
+        f" times come from another clock (--timezone {zone})",
         [
             f"{night.share:.1%} of {int(hours.sum()):,} events lie there, and"
             f" {hours[:5].sum() / hours.sum():.1%} between 00:00 and 05:00"
@@ -72,7 +72,7 @@ def _clock(night: Night) -> str:
 
 @check("clock_jump", "warning")
 def clock_jump(facts: PlanFacts) -> Finding | None:
-    """From some month on the hours of day are others, by more than a change to or from daylight saving time."""
+    """From some month on, the hours of day shift by more than a change to or from daylight saving time."""
     history = facts.hours
     jumps = jumps_of(history, facts.thresholds.hour_events) if _is_open(facts) else []
     if not jumps:
@@ -80,7 +80,7 @@ def clock_jump(facts: PlanFacts) -> Finding | None:
     first = jumps[0]
     zones = _zones_with(facts, _zone_at(history, first.last, first.hours), month_name(first.month))
     return finding_of(
-        f"the hours of day move {pluralize(len(jumps), 'time')}, by more than a change to or from daylight saving time;"
+        f"the hours of day shift {pluralize(len(jumps), 'time')} by more than a change to or from daylight saving time;"
         f" unless people of another region came, the clock of the source changed ({zones})",
         [
             f"From {month_name(jump.month)}-01 on, times look {abs(jump.hours)} hours"
@@ -93,14 +93,14 @@ def clock_jump(facts: PlanFacts) -> Finding | None:
 
 @check("clock_change", "warning")
 def clock_change(facts: PlanFacts) -> Finding | None:
-    """Spring and autumn show that the clock of the source is changed although the zone is not, or the reverse."""
+    """In spring and autumn the source's clock changes although the zone's does not, or the reverse."""
     if not _is_open(facts):
         return None
     evidence = evidence_of_changes(facts.hours)
     if evidence.move > 2 * evidence.stay:
         return finding_of(
-            f"the clock of the source is not changed in spring and autumn as that of {_zone(facts)} is, since the hours"
-            " of day move there, as on a clock in UTC (--timezone UTC)",
+            f"the clock of the source does not change in spring and autumn as that of {_zone(facts)} does: the hours of"
+            " day move then, as on a clock in UTC (--timezone UTC)",
             evidence.moved,
             evidence.move,
         )
@@ -109,7 +109,7 @@ def clock_change(facts: PlanFacts) -> Finding | None:
         return None
     return finding_of(
         f"no event has a time between {skipped.hour:02d}:00 and {skipped.hour + 1:02d}:00 on some Sundays of spring,"
-        f" where {pluralize(skipped.usual, 'event')} are usual; the clock of the source skips that hour, that of"
+        f" when {pluralize(skipped.usual, 'event')} are usual; the clock of the source skips that hour, but that of"
         f" {_zone(facts)} does not (--timezone {skipped.zone}, or another zone that does)",
         skipped.days,
     )

@@ -1,4 +1,4 @@
-"""Integers that a reader with floating-point numbers rounds, and numbers that a spreadsheet rounded."""
+"""Integers that readers with floating-point numbers round, and numbers that a spreadsheet rounded."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pipeline.text import pluralize, printable
 
 @check("unsafe_integer", "warning")
 def unsafe_integers(facts: PlanFacts) -> Finding | None:
-    """Integers beyond 2^53 are values of properties, or stand in their objects and lists: they are sent exactly, and
-    readers that use doubles round them."""
+    """Property values are integers beyond 2^53, or contain some: they are sent exactly, but readers that use doubles
+    round them."""
     words = "with integers beyond 2^53, which are sent exactly"
     examples = _examples(facts, ((rows, *names, place) for names, (rows, place) in facts.unsafe.items()))
     return finding_of(f"{pluralize(len(examples), 'property')} {words}", examples)
@@ -21,7 +21,7 @@ def unsafe_integers(facts: PlanFacts) -> Finding | None:
 
 @check("rounded_value", "warning")
 def rounded_values(facts: PlanFacts) -> Finding | None:
-    """Numbers such as 1.6E+12, whose last digits a spreadsheet rounded off, are values of properties."""
+    """Property values are numbers such as 1.6E+12, whose last digits a spreadsheet rounded off."""
     found = [one for one in facts.drift.properties if one.whole.counts[ROUNDED]]
     words = "with numbers that a spreadsheet rounded, such as 1.6E+12"
     examples = _examples(
@@ -31,7 +31,7 @@ def rounded_values(facts: PlanFacts) -> Finding | None:
 
 
 def _examples(facts: PlanFacts, found: Iterable[tuple[int, str, str, int]]) -> list[str]:
-    """Properties with their numbers of rows, events, names and the place of the first; those with the most first."""
+    """Examples of properties, those in most rows first; each has its number of rows, its event and the first place."""
     return [
         f"{printable(name, 60)} of {printable(event, 60)} ({pluralize(rows, 'row')}), the first in"
         f" {facts.row_at(place)}"

@@ -1,4 +1,4 @@
-"""A number of events a day that changes from one week to the next and stays so: of everything, and of one name."""
+"""The number of events a day changes from one week to the next and stays changed: of all events, and of one name."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pipeline.text import pluralize, printable
 _WINDOW, _WEEK = 28, 7
 _LEAST_MEDIAN = 20
 _LAUNCH = 10
-"""A level that grows more than so many times is a launch, and a name that falls so far is not used any more."""
+"""If the level grows by more than this factor, it is a launch; if a name falls by as much, it is no longer used."""
 _SUDDEN = 0.6
-"""Of a change (its logarithm), what the two weeks around it have to show: of steady growth they show a quarter."""
+"""The share of a change (its logarithm) that the two weeks around it must show; steady growth shows a quarter."""
 
 
 class Change(NamedTuple):
-    """From this day (days since 1970) on, the median of 28 days is `after`; until then it was `before`."""
+    """From this day (days since 1970) on, the median of 28 days is `after`; before it, `before`."""
 
     day: int
     before: float
@@ -34,10 +34,10 @@ class Change(NamedTuple):
 
 
 def changes_of(series: Series, times: float, gaps: list[Gap]) -> list[Change]:
-    """The days from which the level is `times` as high or as low, for four weeks after four weeks of the other level.
+    """The days from which the level is `times` as high or as low for four weeks, after four weeks at the other level.
 
-    Days in `gaps` do not count. In three of the four weeks on each side, and in the outermost one, the sum has to be on
-    its side of the middle of both levels; so a holiday, a gap or one high day is no change.
+    Days in `gaps` do not count. On each side, the sums of three of the four weeks, among them the outermost, must be on
+    their side of the middle between both levels; so a holiday, a gap or one high day is not a change.
     """
     days = np.arange(series.first, series.last + 1)
     kept = np.ones(len(days), bool)
@@ -62,7 +62,7 @@ def changes_of(series: Series, times: float, gaps: list[Gap]) -> list[Change]:
 def _candidates(counts: Counts, times: float) -> list[int]:
     """The places around which the sums of weeks have two levels."""
     sums = np.concatenate([[0], np.cumsum(counts)])
-    weeks = (sums[_WEEK:] - sums[:-_WEEK]).astype(float)  # of the seven days from each day on
+    weeks = (sums[_WEEK:] - sums[:-_WEEK]).astype(float)  # of the seven days that begin with each day
     at = np.arange(_WINDOW, len(counts) - _WINDOW + 1)
     before = np.stack([weeks[at - back] for back in (28, 21, 14, 7)], axis=1)
     after = np.stack([weeks[at + ahead] for ahead in (21, 14, 7, 0)], axis=1)
@@ -85,14 +85,14 @@ def _change(counts: Counts, days: Counts, at: int, times: float) -> Change | Non
     if max(was, now) < _LEAST_MEDIAN or high < times * low:
         return None
     busy = sorted(float(np.median(side[side > 0])) if side.any() else 1.0 for side in sides)
-    if busy[1] < times * busy[0]:  # batches came on more days, none of them was larger
+    if busy[1] < times * busy[0]:  # batches came on more days, but were not larger
         return None
     step = max(first, 1) / max(last, 1) if now > was else max(last, 1) / max(first, 1)
     return Change(int(days[at]), was, now) if step >= (high / low) ** _SUDDEN else None
 
 
 def _sharpest(counts: Counts, group: list[tuple[int, Change]]) -> Change:
-    """Of neighbouring places, the one that leaves the least distance from both levels."""
+    """The place, among neighbours, that leaves the least distance from both levels."""
 
     def distance(place: tuple[int, Change]) -> float:
         at, one = place
@@ -104,18 +104,18 @@ def _sharpest(counts: Counts, group: list[tuple[int, Change]]) -> Change:
 
 @check("level", "warning")
 def levels(facts: PlanFacts) -> Finding | None:
-    """All events together change their level, and no launch is the reason."""
+    """The level of all events together changes, and not because of a launch."""
     found = [change for change in _of_total(facts) if not _is_launch(change, facts.history)]
     found.sort(key=lambda one: (-one.times, one.day))
     return finding_of(
-        f"the number of events a day changes suddenly and stays so, {pluralize(len(found), 'time')}",
+        f"the number of events a day changes suddenly and stays changed, {pluralize(len(found), 'time')}",
         [_described(one) for one in found],
     )
 
 
 @check("level_of_a_name", "notice")
 def levels_of_names(facts: PlanFacts) -> Finding | None:
-    """One name changes its level at a time at which all events together do not."""
+    """The level of one name changes while that of all events together does not."""
     times, without = facts.thresholds.level, gaps_of(facts.history.total, facts.thresholds.gap)
     known = [change.day for change in _of_total(facts)]
     found = [
@@ -128,8 +128,8 @@ def levels_of_names(facts: PlanFacts) -> Finding | None:
     ]
     found.sort(key=lambda pair: (-pair[1].times, pair))
     return finding_of(
-        f"{pluralize(len({name for name, _ in found}), 'event name')} of which the number a day changes suddenly"
-        " and stays so",
+        f"{pluralize(len({name for name, _ in found}), 'event name')} whose number a day changes suddenly"
+        " and stays changed",
         [f"{printable(name, 60)} {_described(one)}" for name, one in found],
     )
 
@@ -140,7 +140,7 @@ def _of_total(facts: PlanFacts) -> list[Change]:
 
 
 def _is_launch(change: Change, history: History) -> bool:
-    """Whether the level rises from next to nothing, or mostly by names that begin there."""
+    """Whether the level rises from next to nothing, or mostly because new names begin there."""
     if change.after < change.before:
         return False
     if change.before < _LEAST_MEDIAN or change.times > _LAUNCH:

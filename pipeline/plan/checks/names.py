@@ -1,4 +1,4 @@
-"""Event names that are equal but for their spelling."""
+"""Event names that differ only in spelling."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pipeline.text import pluralize, printable
 
 _SEPARATORS = re.compile(r"[\s_\-]+")
 _HANDOVER = 28
-"""A name begins as another ends: within so many days."""
+"""One name begins as another ends if at most this many days lie between them."""
 _BOTH = 7
-"""So many days may have both, since old versions of an app are still in use."""
+"""Both names may appear on up to this many days, since old versions of an app are still in use."""
 
 
 def spelling_key(name: str) -> str:
-    """What names have in common that differ only by case, spaces, `_`, `-`, or a plural."""
+    """A key that is equal for names that differ only by case, spaces, `_`, `-`, or a plural."""
     key = _SEPARATORS.sub("", name.casefold())
     if len(key) > 4 and key.endswith("ies"):
         return key[:-3] + "y"
@@ -29,7 +29,7 @@ def spelling_key(name: str) -> str:
 
 
 def _variants(facts: PlanFacts) -> list[list[tuple[str, Span]]]:
-    """The names of each spelling that has more than one, in the order in which they begin."""
+    """For each spelling key with several names, these names in the order in which they begin."""
     by_key: dict[str, list[str]] = defaultdict(list)
     for name in facts.history.spans:
         by_key[spelling_key(name)].append(name)
@@ -40,7 +40,7 @@ def _variants(facts: PlanFacts) -> list[list[tuple[str, Span]]]:
 
 
 def _is_renamed(group: Sequence[tuple[str, Span]]) -> bool:
-    """Whether each name begins as the one before it ends."""
+    """Whether each name begins when the one before it ends."""
     return all(
         begins.first > ends.first and -_BOTH <= begins.first - ends.last <= _HANDOVER and begins.last > ends.last
         for (_, ends), (_, begins) in pairwise(group)
@@ -49,7 +49,7 @@ def _is_renamed(group: Sequence[tuple[str, Span]]) -> bool:
 
 @check("renamed_event", "warning")
 def renamed_events(facts: PlanFacts) -> Finding | None:
-    """A name ends as a variant of it begins: charts of either lack half of the history."""
+    """One name ends when a variant of it begins: a chart of either lacks half of the history."""
     found = [group for group in _variants(facts) if _is_renamed(group)]
     return finding_of(
         f"{pluralize(len(found), 'event name')} continued in another spelling",
@@ -65,7 +65,7 @@ def renamed_events(facts: PlanFacts) -> Finding | None:
 
 @check("similar_names", "notice")
 def similar_names(facts: PlanFacts) -> Finding | None:
-    """Names in use at one time differ only by case, spaces, `_`, `-` or a plural."""
+    """Names that are in use at the same time differ only by case, spaces, `_`, `-` or a plural."""
     found = [group for group in _variants(facts) if not _is_renamed(group)]
     names = sum(len(group) for group in found)
     return finding_of(

@@ -16,12 +16,12 @@ from pipeline.text import pluralize, printable
 _LEAST_EVENTS = 50
 _DEVIATIONS = 6
 _RARE = 0.5
-"""A property that until then had no value in a greater share of the events is sent now and then, as those of campaigns
+"""If a greater share of the events had no value before, the property is only sent now and then, as campaign properties
 are."""
 
 
 class Jump(NamedTuple):
-    """From this month (since January 1970) on, `after` of the events have no value; `before` of the month before."""
+    """From this month (since January 1970) on, the share `after` of events has no value; the month before, `before`."""
 
     month: int
     before: float
@@ -29,10 +29,10 @@ class Jump(NamedTuple):
 
 
 def jumps_of(one: PropertyDrift, points: float) -> list[Jump]:
-    """The months in which the share of events without a value rises by more than so many percentage points.
+    """The months in which the share of events without a value rises by more than `points` percentage points.
 
-    The first and the last month do not count where the property is missing: it begins or ends within them. So few
-    events that the rise may be chance are left out, and properties that are rarely sent.
+    If the property is missing, the first and last months do not count: it begins or ends within them. Properties that
+    are rarely sent are left out, and so are months with so few events that the rise may be chance.
     """
     missing = one.events - one.counts.sum(axis=1)
     kept = one.sampled >= _LEAST_EVENTS
@@ -54,7 +54,7 @@ def jumps_of(one: PropertyDrift, points: float) -> list[Jump]:
 
 @check("null_rate", "warning")
 def null_rates(facts: PlanFacts) -> Finding | None:
-    """From one month to the next a property has no value in many more events."""
+    """A property lacks a value in many more events than in the month before."""
     found = [
         (one, max(jumps, key=lambda jump: (jump.after - jump.before, -jump.month)))
         for one in facts.drift.properties
@@ -70,6 +70,6 @@ def null_rates(facts: PlanFacts) -> Finding | None:
 
 def _described(facts: PlanFacts, one: PropertyDrift, jump: Jump) -> str:
     name = f"{printable(one.name, 60)} of {printable(one.event, 60)}"
-    shares = f"{name} in {month_name(jump.month)}: {jump.after:.0%} of the events, before {jump.before:.0%}"
+    shares = f"{name} in {month_name(jump.month)}: {jump.after:.0%} of the events, {jump.before:.0%} before"
     place = int(one.empties[one.months == jump.month][0])
     return shares if place == NO_PLACE else f"{shares}; the first null or blank value is in {facts.row_at(place)}"

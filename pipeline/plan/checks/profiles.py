@@ -18,8 +18,8 @@ def too_many_group_types(facts: PlanFacts) -> Finding | None:
         return None
     types = [f"{one.type} ({pluralize(one.rows, 'row')})" for one in sent]
     return stated(
-        f"there are {len(sent)} group types and the service keeps {MAX_TYPES}: {', '.join(types)}."
-        " Choose them, in their order, with --group-types",
+        f"there are {len(sent)} group types, and the service keeps {MAX_TYPES}: {', '.join(types)}."
+        " Choose which, and in which order, with --group-types",
         len(types),
         types,
         options=["--group-types", ",".join(one.type for one in sent[:MAX_TYPES])],
@@ -28,7 +28,7 @@ def too_many_group_types(facts: PlanFacts) -> Finding | None:
 
 @check("one_day_ids", "notice")
 def people_of_one_day(facts: PlanFacts) -> Finding | None:
-    """Most events are of people who never return, where all merged ids are one person.
+    """Most events belong to people who never return, counting all merged ids as one person.
 
     A history of less than four weeks or of few people, and a job's window, do not show who returns.
     """
@@ -42,11 +42,11 @@ def people_of_one_day(facts: PlanFacts) -> Finding | None:
         return None
     return finding_of(
         f"{profiles.one_day_people_events:,} of {pluralize(events, 'row')}"
-        f" ({profiles.one_day_people_events / events:.0%}) are of people who are seen on one day alone;"
-        f" {profiles.one_day_events:,} of them are of anonymous ids, each of which becomes a person",
+        f" ({profiles.one_day_people_events / events:.0%}) belong to people who are seen on one day only;"
+        f" {profiles.one_day_events:,} of them belong to anonymous ids, each of which becomes a person",
         [
             f"{pluralize(profiles.one_day_people, 'person')} of {profiles.people:,},"
-            f" {pluralize(profiles.one_day_ids, 'anonymous id')} among them"
+            f" among them {pluralize(profiles.one_day_ids, 'anonymous id')}"
         ],
         profiles.one_day_people_events,
     )
@@ -54,7 +54,7 @@ def people_of_one_day(facts: PlanFacts) -> Finding | None:
 
 @check("anonymous_groups", "warning")
 def groups_of_anonymous_events(facts: PlanFacts) -> Finding | None:
-    """Under --persons identified, events of anonymous ids lose their groups, because they have no person."""
+    """With --persons identified, events of anonymous ids lose their groups, because they have no person."""
     events, types = facts.people.profiles.anonymous_events, facts.people.groups.types
     rows = sum(one.rows for one in types if one.sent)
     if facts.options.persons != "identified" or not events or not rows:

@@ -1,4 +1,4 @@
-"""Names of properties without end."""
+"""Property names that never stop growing in number."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pipeline.text import pluralize, printable
 
 @check("property_names", "warning")
 def exploding_names(facts: PlanFacts) -> Finding | None:
-    """An event has many properties that hardly any event has, as where ids are used as names."""
+    """An event name has many properties that hardly any event has, as happens when ids are used as property names."""
     found = [one for one in facts.drift.names if one.rare >= facts.thresholds.property_names]
     return found_in_values(
         facts,
-        f"{pluralize(len(found), 'event name')} with more and more property names",
+        f"{pluralize(len(found), 'event name')} with ever more property names",
         [_described(facts, one) for one in found],
     )
 

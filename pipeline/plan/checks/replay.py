@@ -1,4 +1,4 @@
-"""A replay sends nothing again that the service has."""
+"""A replay must not resend what the service already has."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pipeline.text import are, pluralize
 
 @check("replayed_rows", "stop")
 def settled_events_have_other_uuids(facts: PlanFacts) -> Finding | None:
-    """Events that the earlier plan settled are not met again, so their rows may be sent a second time."""
+    """Events that the earlier plan settled did not turn up again, so their rows may be sent a second time."""
     replay = facts.replay
     if replay is None:
         return None
     return finding_of(
         f"{pluralize(replay.unmet, 'event')} of the {replay.settled:,} that the service has from the earlier plan"
-        f" {are(replay.unmet)} not met again under the same uuid, so their rows could be sent twice",
+        f" {are(replay.unmet)} not found again under the same uuid, so their rows could be sent twice",
         replay.examples,
         replay.unmet,
     )

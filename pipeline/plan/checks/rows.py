@@ -1,4 +1,4 @@
-"""Rows that are rejected, skipped or left out, fields and names that the mapping does not name, and no event at all."""
+"""Rows that are rejected, skipped or left out, fields and names that the mapping does not mention, and empty plans."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _NOT_ISO = re.compile(r"not an ISO 8601 time: '(.*)'")
 _MAPPING = re.compile(r"plan with -m (\S+)")
 _FORM = re.compile("timestamp_format='([^']*)'")
 _UNIT = re.compile("plan with --set timestamp_unit=.*")
-_NAN = "plan with --set nan=null, which reads NaN and infinity as null"
-CUT_OFF = "the tool ended the export before its end; fetch it again"
+_NAN = "plan with --set nan=null, to read NaN and infinity as null"
+CUT_OFF = "the tool broke off the export; fetch it again"
 REMEDIES = {
     "cut_off": CUT_OFF,
-    "junk_distinct_id": "their id is a placeholder such as null or anonymous, under which strangers would become one"
-    " person for good; if it is the id of one person, allow it in a mapping of your own: `distinct_id: {first: [...],"
+    "junk_distinct_id": "their id is a placeholder such as null or anonymous, and would merge strangers into one person"
+    " for good; if it is really one person's id, allow it in a mapping of your own: `distinct_id: {first: [...],"
     " allow: ['0']}`",
-    "rounded_number": "a spreadsheet rounded their ids or times; export them again and leave that file out of it, since"
-    " the digits are lost",
+    "rounded_number": "a spreadsheet rounded their ids or times and the digits are lost; export these rows again, and"
+    " leave this file out",
     WITHOUT_OFFSET: "their times have no offset; name the zone of that clock with --timezone Area/City",
-    "recent_timestamp": "they are under 48 hours old; leave them out with --until, or send them, billed as live events,"
-    " with --allow-recent",
+    "recent_timestamp": "they are under 48 hours old; leave them out with --until, or send them with --allow-recent,"
+    " billed as live events",
 }
-"""What helps rows that were rejected for one reason, by the text of the reject or by its code."""
+"""The remedy for rows that were rejected for one reason, by the reject's text or by its code."""
 
 
 def remedy_of(code: str, detail: str) -> str:
-    """What would help a row that was rejected with this code and text, "" where no remedy is declared."""
+    """What would help a row that was rejected with this code and text, "" if no remedy is declared."""
     if counted := _UNIT.search(detail):
         return counted[0]
     written = _NOT_ISO.match(detail)
@@ -46,7 +46,7 @@ def remedy_of(code: str, detail: str) -> str:
 
 @lru_cache(4_096)
 def _format_of(text: str) -> str:
-    """The option that reads a time which is written so, "" for a text that is not a time."""
+    """The option that reads a time written like this one, "" if the text is not a time."""
     from pipeline.survey.clock import forms_of
 
     options = [f"--set timestamp_format='{form}'" for form in forms_of(text)]
@@ -57,7 +57,7 @@ def _format_of(text: str) -> str:
 
 @check("rejects", "warning")
 def rejects_within_the_limit(facts: PlanFacts) -> Finding | None:
-    """Some rows were rejected, and no more than may be."""
+    """Some rows were rejected, but no more than allowed."""
     return _rejects(facts) if _permitted(facts) else None
 
 
@@ -68,7 +68,7 @@ def too_many_rejects(facts: PlanFacts) -> Finding | None:
 
 
 def _permitted(facts: PlanFacts) -> bool:
-    """Whether the limit permits the rejects. A percentage is of rows and of bytes: one row may be half of a file."""
+    """Whether the limit permits the rejects. A percentage limits rows and bytes: one row may be half of a file."""
     limit = parse_limit(facts.thresholds.max_rejects)
     return limit.permits(_rejected(facts), facts.rows.read) and _bytes_permitted(facts)
 
@@ -79,12 +79,12 @@ def _bytes_permitted(facts: PlanFacts) -> bool:
 
 
 def _rejected(facts: PlanFacts) -> int:
-    """The rows and the items of rows that the limit is for."""
+    """The rows and items of rows to which the limit applies."""
     return max(facts.rejects, facts.rows.rejected)
 
 
 def _rejects(facts: PlanFacts) -> Finding | None:
-    """How many rows were rejected, and the remedy that helps a third of them or more."""
+    """How many rows were rejected, and each remedy that helps a third of them or more."""
     rejected, read = _rejected(facts), facts.rows.read
     if not rejected:
         return None
@@ -94,7 +94,7 @@ def _rejects(facts: PlanFacts) -> Finding | None:
     detail = f"{rejected:,} of {pluralize(read, 'row')} ({rejected / read:.2%}) rejected {limit}"
     if rejected > facts.rows.rejected:
         items = f"{pluralize(rejected, 'row')} or items of rows rejected, of {pluralize(read, 'row')}"
-        detail = f"{items} {limit}; of {facts.rows.rejected:,} of these rows, nothing is sent"
+        detail = f"{items} {limit}; nothing is sent of {facts.rows.rejected:,} of these rows"
     if _bytes_permitted(facts) and facts.rejected_bytes * facts.rows.read > 10 * rejected * facts.bytes_read:
         detail = f"{detail}; they have {facts.rejected_bytes / facts.bytes_read:.0%} of the bytes"
     remedies = {remedy: rows for remedy, rows in facts.remedies.items() if remedy != CUT_OFF}
@@ -109,16 +109,16 @@ def _rejects(facts: PlanFacts) -> Finding | None:
 
 
 def _helps(remedy: str, other: str) -> bool:
-    """Whether the rows for which another remedy is declared are helped by this one too: its forms are among theirs."""
+    """Whether this remedy also helps rows that have another remedy, because it includes that one's formats."""
     mine, theirs = (set(_FORM.findall(one)) for one in (remedy, other))
     return remedy == other or bool(mine and mine < theirs)
 
 
 @check("cut_off", "stop")
 def export_that_the_tool_ended(facts: PlanFacts) -> Finding | None:
-    """The tool wrote that it gave up: rows are missing that no limit of rejected rows is about."""
+    """The tool wrote that it gave up: rows are missing, which no limit of rejected rows covers."""
     files = facts.remedies.get(CUT_OFF, 0)
-    detail = f"{pluralize(files, 'file')} of the export {are(files)} not whole: {CUT_OFF}"
+    detail = f"{pluralize(files, 'file')} of the export {are(files)} incomplete: {CUT_OFF}"
     return stated(detail, files)
 
 
@@ -133,23 +133,23 @@ def undecided_mapping(facts: PlanFacts) -> Finding | None:
 
 @check("zero_events", "stop")
 def nothing_to_send(facts: PlanFacts) -> str | None:
-    """No event to send means that the mapping, the window or the files are the wrong ones; in a job it is normal."""
+    """No event to send means that the mapping, the window or the files are wrong; in a job it is normal."""
     return None if facts.in_series or any(facts.phases.values()) else "no event would be sent"
 
 
 @check("keyless", "stop")
 def keyless_rows_in_a_series(facts: PlanFacts) -> Finding | None:
-    """Identical rows without a source key are numbered, which the windows of a job cannot do together."""
+    """Identical rows without a source key are numbered, which does not work across the windows of a job."""
     if not facts.in_series or facts.options.collapse_identical:
         return None
     events = pluralize(facts.keyless, "event")
-    sentence = f"{events} without a source key, so identical ones cannot be distinguished across windows"
+    sentence = f"{events} without a source key, so identical ones cannot be told apart across windows"
     return stated(sentence, facts.keyless, options=["--collapse-identical"])
 
 
 @check("merges", "stop")
 def too_many_merges(facts: PlanFacts) -> Finding | None:
-    """A job sends no more merges than it allows, because merges cannot be undone."""
+    """A job sends no more merges than its limit, because merges cannot be undone."""
     merges, limit = facts.people.identities.links, facts.max_merges
     if limit is None or merges <= limit:
         return None
@@ -158,13 +158,13 @@ def too_many_merges(facts: PlanFacts) -> Finding | None:
 
 @check("key_not_unique", "stop")
 def conflicting_keys(facts: PlanFacts) -> Finding | None:
-    """Rows of one source key that differ in event name, UTC day or person: only one of them would be sent. They are a
+    """Rows with one source key differ in event name, UTC day or person: only one of them would be sent. This is only a
     warning if a person declared such rows to be one event."""
     conflicts = facts.key_conflicts
     more = "; …" if conflicts.rows > len(conflicts.examples) else ""
     return stated(
-        f"{pluralize(conflicts.rows, 'row')} {are(conflicts.rows)} left out for another row of the same key that is a"
-        f" different event: {'; '.join(conflicts.examples)}{more}",
+        f"{pluralize(conflicts.rows, 'row')} {are(conflicts.rows)} left out for a different event with the same"
+        f" key: {'; '.join(conflicts.examples)}{more}",
         conflicts.rows,
         conflicts.examples,
         "warning" if facts.thresholds.allow_key_conflicts else "stop",
@@ -173,7 +173,7 @@ def conflicting_keys(facts: PlanFacts) -> Finding | None:
 
 @check("unmatched_reference", "stop")
 def missing_references(facts: PlanFacts) -> Finding | None:
-    """The mapping names a field that no row has; without a required one no row has an event name, person, time or
+    """The mapping names a field that no row has; if it is required, no row has an event name, a person, a time or a
     key."""
     missing = facts.references
     return None if missing is None else Finding("", "stop" if missing.required else "warning", missing.detail)
@@ -181,7 +181,7 @@ def missing_references(facts: PlanFacts) -> Finding | None:
 
 @check("max_unmapped", "stop")
 def too_many_unmapped(facts: PlanFacts) -> Finding | None:
-    """More fields and event names are kept without the mapping naming them than --max-unmapped allows."""
+    """More fields and event names than --max-unmapped allows are kept although the mapping does not name them."""
     coverage, allowed = facts.coverage, facts.thresholds.max_unmapped
     limit = None if allowed is None else parse_limit(allowed, "--max-unmapped")
     if limit is None or coverage is None or limit.permits(coverage.unmapped, coverage.met):
@@ -189,8 +189,8 @@ def too_many_unmapped(facts: PlanFacts) -> Finding | None:
     fields = [one.field for one in coverage.fields if one.unmapped]
     events = [one.event for one in coverage.events if one.unmapped]
     return stated(
-        f"{coverage.unmapped:,} of {coverage.met:,} fields and event names are kept and the mapping does not name them"
-        f" (limit {limit}): {_some('field', fields, coverage.fields_total.unmapped)};"
+        f"{coverage.unmapped:,} of {coverage.met:,} fields and event names are kept although the mapping does not"
+        f" name them (limit {limit}): {_some('field', fields, coverage.fields_total.unmapped)};"
         f" {_some('event name', events, coverage.events_total.unmapped)}",
         coverage.unmapped,
         [printable(name, _NAME_CHARACTERS) for name in (*fields, *events)],
@@ -198,7 +198,7 @@ def too_many_unmapped(facts: PlanFacts) -> Finding | None:
 
 
 def _some(unit: str, names: Sequence[str], count: int) -> str:
-    """How many there are, and the names of the first."""
+    """How many there are, and the first names."""
     shown = [printable(name, _NAME_CHARACTERS) for name in names[:_NAMES_SHOWN]]
     more = f", and {count - len(shown):,} more" if count > len(shown) else ""
     return f"{pluralize(count, unit)}{' (' + ', '.join(shown) + more + ')' if shown else ''}"

@@ -1,4 +1,4 @@
-"""Days with far more events than those around them: of everything, and of one name."""
+"""Days with far more events than the days around them: of all events, and of one name."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _WINDOW, _KNOWN = 28, 14
 _LEAST_MEDIAN, _LEAST_COUNT = 5, 100
 _WEEKS = np.array([-28, -21, -14, -7, 7, 14, 21, 28])
 _OTHERS, _SHARE = 2, 0.01
-"""Where more days than so many, and than this share, are half as far above theirs, such days are a rhythm, as that of
-a monthly invoice."""
+"""If more days than this number and this share rise half as far above their neighbours, such days are a rhythm, such
+as a monthly invoice."""
 
 
 class Spike(NamedTuple):
-    """A day (days since 1970) with so many `events`, `median` being that of the days around it."""
+    """A day (days since 1970) with its `events`, and the `median` of the days around it."""
 
     day: int
     events: int
@@ -29,10 +29,10 @@ class Spike(NamedTuple):
 
 
 def spikes_of(series: Series, times: float) -> list[Spike]:
-    """The days with more than `times` what is usual.
+    """The days with more than `times` the usual number.
 
-    Usual is the greatest of three medians: of the 28 days before, of the 28 after (so that no launch is a spike, and
-    no end), and of the same weekdays around. Fourteen days at least have to be known on each side.
+    The usual number is the greatest of three medians: of the 28 days before, of the 28 days after (so that neither a
+    launch nor an end is a spike), and of the same weekdays around. At least fourteen days must be known on each side.
     """
     counts = series.counts
     if len(counts) <= 2 * _KNOWN or counts.max() < _LEAST_COUNT:
@@ -59,7 +59,7 @@ def spikes_of(series: Series, times: float) -> list[Spike]:
 
 @check("spike", "warning")
 def spikes(facts: PlanFacts) -> Finding | None:
-    """A day has several times the events of the days around it."""
+    """A day has several times as many events as the days around it."""
     times = facts.thresholds.spike
     found = spikes_of(facts.history.total, times)
     found.sort(key=lambda one: (-one.events / one.median, one.day))
@@ -77,7 +77,7 @@ def spikes(facts: PlanFacts) -> Finding | None:
 
 @check("spike_of_a_name", "notice")
 def spikes_of_names(facts: PlanFacts) -> Finding | None:
-    """One name has several times its events of the days around it, on a day on which all events together have not."""
+    """One name has several times as many events as on the days around, on a day that is not unusual for all events."""
     times = facts.thresholds.spike
     known = {one.day for one in spikes_of(facts.history.total, times)}
     found = [

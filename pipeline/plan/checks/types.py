@@ -1,4 +1,4 @@
-"""Properties whose values are of several types, and numbers that are texts."""
+"""Properties whose values have several types, and numbers that are stored as text."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from pipeline.plan.statistics.values import COMMA, NUMERIC
 from pipeline.text import pluralize, printable
 
 _LEAST = 10
-"""So few values of another type say nothing yet."""
+"""Fewer values of another type than this say nothing yet."""
 _LEAST_TEXTS = 20
 _OF_FLAGS = "$feature"
-"""The service's own properties of feature flags begin so; their values are texts and booleans."""
+"""The service's own feature-flag properties begin like this; their values are strings and booleans."""
 _AMOUNTS = re.compile(
     r"(?:^|_)(?:amount|price|revenue|total|subtotal|cost|tax|discount|quantity|qty|duration|score|balance|fee|value)s?"
     r"(?:_(?:usd|eur|gbp|cents|total|value|net|gross|in|ms|sec|seconds|minutes))*$"
 )
-"""Names of what is added up. Codes, zip codes, versions and ids are numbers that are rightly texts."""
+"""Words in the names of amounts that people add up. Codes, zip codes, versions and ids are numbers that are rightly
+strings."""
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[\s\-.$]+")
 
 
 def _others(one: PropertyDrift) -> dict[str, int]:
-    """The types of the property but the most frequent one, with their values. A number as a text is a text here."""
+    """Counts of the property's types except the most frequent one. Numbers stored as text count as text here."""
     families = one.families
     families["text"] = families.get("text", 0) + families.pop("number as text", 0)
     most = max(families, key=lambda family: families[family])
@@ -33,8 +34,8 @@ def _others(one: PropertyDrift) -> dict[str, int]:
 
 
 def _changed(one: PropertyDrift, percent: float) -> bool:
-    """Whether the property is numbers in some events and the same as texts in others, more than so many percent of
-    each, and next to nothing else."""
+    """Whether some events have the property as a number and others as a number in a string, each more than `percent` of
+    all, with next to nothing else."""
     families = one.families
     rest = one.filled - families.get("number", 0) - families.get("number as text", 0)
     return all(
@@ -48,7 +49,7 @@ def _counts(values: int, one: PropertyDrift, percent: float) -> bool:
 
 @check("mixed_types", "warning")
 def mixed_types(facts: PlanFacts) -> Finding | None:
-    """Values of a property are of several types: filters and sums of it leave the others out."""
+    """A property has values of several types: filters and sums on it leave some of them out."""
     percent = facts.thresholds.mixed_types
     found = [
         (one, others)
@@ -79,22 +80,22 @@ def _first(facts: PlanFacts, one: PropertyDrift, others: dict[str, int]) -> str:
 
 @check("numbers_as_text", "warning")
 def numbers_and_texts(facts: PlanFacts) -> Finding | None:
-    """A property is a number in some events, and the same as a text in others."""
+    """A property is a number in some events, and a number stored as text in others."""
     found = [one for one in facts.drift.properties if _changed(one, facts.thresholds.mixed_types)]
     found.sort(key=lambda one: (-one.filled, one.event, one.name))
     return found_in_values(
         facts,
-        f"{pluralize(len(found), 'property')} with numbers in some events and numbers as texts in others",
+        f"{pluralize(len(found), 'property')} with numbers in some events and numbers stored as text in others",
         [
             f"{_named(one)}: {one.of('number'):,} numbers ({_months(one, 'number')}), {one.of('number as text'):,}"
-            f" texts ({_months(one, 'number as text')}), the first in {facts.row_at(one.place('number as text'))}"
+            f" as text ({_months(one, 'number as text')}), the first in {facts.row_at(one.place('number as text'))}"
             for one in found
         ],
     )
 
 
 def _months(one: PropertyDrift, family: str) -> str:
-    """`2021-03`, or `2021-03 to 2021-08`: the months that have values of a type."""
+    """`2021-03`, or `2021-03 to 2021-08`: the months that have values of this type."""
     months = one.months[one.by_month(family) > 0].tolist()
     first, last = month_name(months[0]), month_name(months[-1])
     return first if first == last else f"{first} to {last}"
@@ -102,8 +103,8 @@ def _months(one: PropertyDrift, family: str) -> str:
 
 @check("amounts_as_text", "notice")
 def amounts_as_text(facts: PlanFacts) -> Finding | None:
-    """A property that is named like an amount is a text in all events, or one of any name is with a decimal comma in
-    all of them, so it cannot be added up."""
+    """A property is a string in all events although its name is that of an amount, or has a decimal comma in all of
+    them whatever its name, so it cannot be added up."""
     found = [
         (one, comma)
         for one in facts.drift.properties
@@ -114,7 +115,7 @@ def amounts_as_text(facts: PlanFacts) -> Finding | None:
     found.sort(key=lambda pair: (-pair[0].filled, pair[0].event, pair[0].name))
     return found_in_values(
         facts,
-        f"{pluralize(len(found), 'property')} with amounts as texts",
+        f"{pluralize(len(found), 'property')} with amounts stored as text",
         [
             f"{_named(one)} ({pluralize(one.filled, 'row')}{', with a decimal comma' if comma else ''}), the first in"
             f" {facts.row_at(one.whole.places[COMMA if comma else NUMERIC])}"

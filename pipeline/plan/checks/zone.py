@@ -15,7 +15,7 @@ _ANY = "Area/City"
 
 @check("zone", "stop")
 def unproved_zone(facts: PlanFacts) -> str | Finding | None:
-    """The data contradict the time zone, or nothing in them proves it and nobody named it."""
+    """The data contradict the time zone, or nothing proves it and nobody named one."""
     verdict = facts.zone
     if verdict is None:
         return None
@@ -39,7 +39,7 @@ def unproved_zone(facts: PlanFacts) -> str | Finding | None:
     if verdict.proved or facts.options.zones:
         return None
     return stated(
-        "nothing in the data proves the zone of its times. Name it with --timezone, also when it is UTC",
+        "nothing in the data proves the time zone. Name it with --timezone, even if it is UTC",
         1,
         options=["--timezone", _ANY],
     )

@@ -1,7 +1,7 @@
-"""What a changed mapping or export changes: two sealed plans compared, event by event (`backcast diff`).
+"""What a changed mapping or export changes: compares two sealed plans, event by event (`backcast diff`).
 
 The facts of both plans are joined by uuid in a database that spills to disk, so memory does not grow with the plans.
-Only events of which the content differs are read from their requests, to compare their properties. Merges, groups and
+Only events whose content differs are read from their requests, to compare their properties. Merges, groups and
 profile updates are matched by their ids.
 """
 
@@ -50,7 +50,7 @@ _DAY = "strftime(make_timestamp({}), '%Y-%m-%d')"
 _A_DAY, _B_DAY = _DAY.format("a_time"), _DAY.format("b_time")
 _CHANGED = "FROM differing WHERE kind = 'changed'"
 _MOVED = f"a_name != b_name OR a_id != b_id OR {_A_DAY} != {_B_DAY}"
-"""What makes the service keep both: it takes an event for a copy by uuid, name, distinct_id and UTC day."""
+"""When the service keeps both: it recognises a copy by uuid, name, distinct_id and UTC day."""
 _EVENTS = f"(SELECT *, coalesce(a_name, b_name) AS name, coalesce({_A_DAY}, {_B_DAY}) AS day FROM differing)"
 _KINDS = ", ".join(f"count(*) FILTER (WHERE kind = '{kind}')" for kind in KINDS)
 _IDS = f"(SELECT coalesce(a_id, b_id) AS id FROM differing UNION ALL SELECT b_id {_CHANGED} AND a_id != b_id)"
@@ -67,10 +67,10 @@ def compare_plans(
     ids: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> Diff:
-    """Compare two plans. `counts_only`: only what they recorded.
+    """Compare two plans; with `counts_only`, only what they recorded.
 
     `values` and `ids` show values of properties and distinct_ids, which are masked otherwise. `progress` is called with
-    the number of changed events that were compared, and how many there are. Raises UnsafePlan.
+    the number of changed events compared so far, and how many there are. Raises UnsafePlan.
     """
     recorded = _recorded(a, b)
     if counts_only:
@@ -80,7 +80,7 @@ def compare_plans(
 
 
 def _recorded(a: Opened, b: Opened) -> Diff:
-    """The difference between what two plans recorded."""
+    """The difference between what the two plans recorded."""
     plans = a.plan, b.plan
     skips, rejects = (_codes(getattr(plans[0], name), getattr(plans[1], name)) for name in ("skips", "rejects"))
     settings = settings_of(*plans)
@@ -101,12 +101,13 @@ def _recorded(a: Opened, b: Opened) -> Diff:
 
 
 def _seals(plan: Plan, other: Plan) -> object:
-    """What a plan recorded of its events: counts, and the digests of its files; those in facts/ have every event.
+    """What a plan recorded about its events: counts, and the digests of its files; the files in facts/ list every
+    event.
 
-    Updates can have the plan's own instant as their time, so they are compared by their number alone if the instants
+    Updates may have the plan's own instant as their time, so they are compared only by their number if the instants
     differ.
     """
-    left_out = {"identities.parquet", "source-pairs.jsonl"}  # which say where rows are
+    left_out = {"identities.parquet", "source-pairs.jsonl"}  # these say where rows are
     if plan.options.as_of != other.options.as_of:
         left_out |= {sealed_file(phase, Directory(Path())).name for phase in PHASES if phase != EVENTS}
     files = {
@@ -118,11 +119,11 @@ def _seals(plan: Plan, other: Plan) -> object:
 def _compared(
     recorded: Diff, database: Database, a: Opened, b: Opened, tally: Tally, ids: bool, progress: Progress
 ) -> Diff:
-    """The same with what the events of both plans differ in."""
+    """The recorded differences, with the differences between the events of both plans."""
     joined = Joined(database, a, b)
     instants = _instant(a), _instant(b)
     phases: dict[str, PhaseChange] = {}
-    for phase in sorted(PHASES, key=EVENTS.__eq__):  # events last, whose table is counted below
+    for phase in sorted(PHASES, key=EVENTS.__eq__):  # events last, because their table is counted below
         joined.join(phase)
         done, total = 0, joined.count("changed")
         for some in joined.pairs(phase):
@@ -183,7 +184,7 @@ def _compared(
 
 
 def _instant(opened: Opened) -> str:
-    """The time of updates that have none of their own."""
+    """The time of updates that have no time of their own."""
     return format_utc(opened.plan.options.as_of - WITHOUT_TIME)
 
 
@@ -212,7 +213,8 @@ def _properties(tally: Tally) -> list[PropertyChange]:
 
 
 def _most(database: Database, columns: str, which: str) -> list[tuple[Any, ...]]:
-    """The values of changed events that most of them have, each with its count; the last one, of None, is the rest."""
+    """The most frequent values among the changed events, each with its count; the last one, None, stands for the
+    rest."""
     found = database.rows(
         f"SELECT {columns}, count(*) AS events {_CHANGED} AND {which} GROUP BY ALL ORDER BY events DESC, {columns}"
         f" LIMIT {MOST_LISTED}"
@@ -230,7 +232,7 @@ def _persons(database: Database, *, ids: bool) -> Persons:
 
 
 def _examples(database: Database, kind: str) -> list[EventExample]:
-    """Some events of a kind: those with the smallest uuids."""
+    """Examples of events of a kind: those with the smallest uuids."""
 
     def shown(name: str | None, time: int | None) -> tuple[str, str] | None:
         return None if name is None or time is None else (name, format_utc(time))

@@ -1,4 +1,4 @@
-"""What two plans differ in: the object of `diff --json`, which terminal and page show, too."""
+"""The differences between two plans: the object of `diff --json`, which terminal and page show too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WHAT = ("event", "distinct_id", "timestamp", "day", "properties", "order")
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One of the plans. `plan` is its directory as it was given; `rows` and `phases` are those of the plan."""
+    """One of the plans. `plan` is its directory as it was given; `rows` and `phases` are the plan's counts."""
 
     plan: str
     digest: str
@@ -27,7 +27,7 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What decides the events and differs, in words: an option, a file of the export, or a line of the mapping."""
+    """A difference in what decides the events, in words: an option, a file of the export, or a line of the mapping."""
 
     name: str
     a: str
@@ -35,7 +35,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class CodeChange(msgspec.Struct, frozen=True):
-    """A code of skipped rows or of rejected ones, with its count in each plan."""
+    """A code of skipped or rejected rows, with its count in each plan."""
 
     code: str
     a: int
@@ -43,10 +43,11 @@ class CodeChange(msgspec.Struct, frozen=True):
 
 
 class PhaseChange(msgspec.Struct, frozen=True):
-    """The events of a phase: of `a` in the one plan and `b` in the other, so many are the same, and so on.
+    """The events of a phase: `a` in one plan and `b` in the other, and how many of them are the same, changed and so
+    on.
 
-    Events are the same with the same uuid and bytes, and changed with the same uuid and others. Merges, groups and
-    profile updates are matched by their ids; a time that is the plan's own instant is no difference.
+    Events with the same uuid are the same if their bytes are equal, else changed. Merges, groups and profile updates
+    are matched by their ids; a time that is the plan's own instant does not count as a difference.
     """
 
     a: int
@@ -60,7 +61,7 @@ class PhaseChange(msgspec.Struct, frozen=True):
 class PropertyChange(msgspec.Struct, frozen=True):
     """A property in the changed events of a phase: how many have it only in B (`added`), only in A (`removed`), or with
     another value. `name` "" stands for all beyond the first ones. `examples` are (in A, in B), masked unless asked for;
-    "" where there is none."""
+    "" if the event does not have it."""
 
     phase: str
     name: str
@@ -71,7 +72,7 @@ class PropertyChange(msgspec.Struct, frozen=True):
 
 
 class NameChange(msgspec.Struct, frozen=True):
-    """The events of a name that differ; changed ones have the name that they have in A."""
+    """The events of a name that differ; changed events count under their name in A."""
 
     event: str
     changed: int
@@ -80,7 +81,8 @@ class NameChange(msgspec.Struct, frozen=True):
 
 
 class DayChange(msgspec.Struct, frozen=True):
-    """The events of a UTC day that differ, and all of it in each plan; changed ones have their day in A."""
+    """The events of a UTC day that differ, and all of its events in each plan; changed events count on their day in
+    A."""
 
     day: str
     changed: int
@@ -91,7 +93,7 @@ class DayChange(msgspec.Struct, frozen=True):
 
 
 class Renamed(msgspec.Struct, frozen=True):
-    """So many changed events have one name in A and another in B."""
+    """This many changed events have one name in A and another in B."""
 
     a: str
     b: str
@@ -99,7 +101,7 @@ class Renamed(msgspec.Struct, frozen=True):
 
 
 class Shift(msgspec.Struct, frozen=True):
-    """So many changed events are this much later in B; None for all shifts beyond the first ones."""
+    """This many changed events are this much later in B; None stands for all shifts beyond the first ones."""
 
     seconds: float | None
     events: int
@@ -113,14 +115,14 @@ class PersonChange(msgspec.Struct, frozen=True):
 
 
 class Persons(msgspec.Struct, frozen=True):
-    """How many distinct_ids have events that differ, and those with most."""
+    """How many distinct_ids have events that differ, and those with the most."""
 
     count: int
     most: list[PersonChange]
 
 
 class EventExample(msgspec.Struct, frozen=True):
-    """One event that differs, as (event, timestamp) in each plan; None where the plan has none."""
+    """One event that differs, as (event, timestamp) in each plan; None if the plan does not have it."""
 
     kind: str
     uuid: str
@@ -132,10 +134,10 @@ class Consequences(msgspec.Struct, frozen=True):
     """What applying B means for a target to which all of A was sent.
 
     `collapse`: the service takes them for copies of what is there, since uuid, event, distinct_id and UTC day are
-    equal; of those, `replaced` have another content. `duplicated`: the uuid is there with another event name,
-    distinct_id or UTC day, so both stay. `rekeyed`: the row's event is there with another uuid, so both stay. `new`:
-    nothing of them is there. `left`: they stay there although B does not have them. `merged`: merges of A alone that B
-    leaves out because an earlier plan, such as A itself, sent them.
+    equal; `replaced` of these have other content. `duplicated`: the uuid is there with another event name,
+    distinct_id or UTC day, so both stay. `rekeyed`: the row's event is there under another uuid, so both stay. `new`:
+    not there yet. `left`: events that stay there although B does not have them. `merged`: merges that only A has,
+    because B leaves out merges that an earlier plan, such as A itself, sent.
     """
 
     collapse: int
@@ -148,12 +150,12 @@ class Consequences(msgspec.Struct, frozen=True):
 
 
 class Diff(msgspec.Struct, frozen=True, kw_only=True):
-    """Two plans compared. `compared` says whether their events were, or only what the plans recorded; then everything
-    from `changed` on is empty.
+    """Two plans compared. `compared` says whether their events were compared, or only what the plans recorded; then
+    everything from `changed` on is empty.
 
     `changed` counts changed events by what differs: event, distinct_id, timestamp, day, properties, or only the order
-    of the properties. `days` has every day; `names`, `renamed`, `shifts`, `properties` and `examples` are the first
-    ones, the worst first, and `totals` has how many there are.
+    of the properties. `days` has every day; `names`, `renamed`, `shifts`, `properties` and `examples` have only the
+    worst entries, the worst first, and `totals` says how many there are.
     """
 
     format: str = FORMAT

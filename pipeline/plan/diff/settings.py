@@ -1,4 +1,5 @@
-"""What decides the events of two plans and differs, in words: options, files of the export, lines of the mapping."""
+"""Differences, in words, in what decides the events of two plans: options, files of the export, lines of the
+mapping."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _CHARACTERS = 200
 
 
 def settings_of(a: Plan, b: Plan) -> list[Setting]:
-    """The first of them."""
+    """The first differences."""
     return list(islice(_settings(a, b), MOST))
 
 
@@ -58,7 +59,7 @@ def _shown(value: object) -> str:
 
 
 def _mapping(a: Plan, b: Plan) -> Iterator[Setting]:
-    """The lines of the mapping that differ, and its own code."""
+    """The lines of the mapping that differ, and the mapping's own code."""
     if a.mapping.digest != b.mapping.digest:
         before, after = a.mapping.text.splitlines(), b.mapping.text.splitlines()
         if max(len(before), len(after)) > MOST_LINES:
@@ -78,7 +79,7 @@ def _mapping(a: Plan, b: Plan) -> Iterator[Setting]:
 
 
 def _files(a: Plan, b: Plan) -> Iterator[Setting]:
-    """Files that one export has, and those of one name with another content."""
+    """Files that only one export has, and files with the same name but other content."""
     sides = [{part.path: f"{part.rows:,} rows, {part.digest[:12]}" for part in plan.parts} for plan in (a, b)]
     for path in dict.fromkeys([*sides[0], *sides[1]]):
         before, after = (side.get(path, "") for side in sides)

@@ -28,7 +28,7 @@ from pipeline.plan.sealed.manifest import PartSeal, Plan
 SIDES = ("a", "b")
 PAIRS_AT_ONCE = 100_000
 BYTES_AT_ONCE = 64 * 1024 * 1024
-"""The most bytes of the events of one plan that are read together."""
+"""At most this many bytes of events of one plan are read at a time."""
 _IDS = ("distinct_id", "$anon_distinct_id", "alias", "$group_type")
 _COLUMNS = ("key_hi", "key_lo", "content_hi", "content_lo", "number", "place", "bytes")
 _OF_EVENTS = (
@@ -70,7 +70,7 @@ SELECT count(*) FROM (
 
 
 class Opened(NamedTuple):
-    """A plan, its directory, and the name that a person gave it."""
+    """A plan, its directory, and the name that a person gave for it."""
 
     plan: Plan
     directory: Directory
@@ -78,8 +78,8 @@ class Opened(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Some events that both plans have: their rows in `differing`, the events of each plan, and whether name,
-    distinct_id and time are `alike`."""
+    """Some events that both plans have: their rows in `differing`, the events of each plan, and whether they are
+    `alike` in name, distinct_id and time."""
 
     at: NDArray[np.int64]
     a: list[bytes]
@@ -98,7 +98,7 @@ class Joined:
             add_facts(database, opened.directory, side)
 
     def join(self, phase: str) -> None:
-        """Find what may differ of a phase."""
+        """Find what may differ in a phase."""
         sources = {}
         for side, opened in self._sides.items():
             sources[side] = (_OF_EVENTS if phase == EVENTS else _OF_UPDATES).format(side=side)
@@ -124,7 +124,7 @@ class Joined:
         return self.database.number(f"SELECT count(*) FROM differing WHERE kind = '{kind}'")
 
     def pairs(self, phase: str) -> Iterator[Pairs]:
-        """The differing events that both sides have, some at a time. Raises StalePlan."""
+        """The differing events that both sides have, in chunks. Raises StalePlan."""
         a, b = (EventValues(one.directory, phase, one.plan.files) for one in self._sides.values())
         with a, b:
             for batch in self.database.stream(_PAIRS, PAIRS_AT_ONCE):
@@ -136,12 +136,12 @@ class Joined:
         self.database.run("DELETE FROM differing WHERE rowid IN (SELECT id FROM same)")
 
     def leave_out(self, same: list[int]) -> None:
-        """Take rows out of `differing` whose events are the same after all, once all pairs were read."""
+        """Once all pairs are read, remove the rows from `differing` whose events turned out to be the same."""
         if same:
             self.database.append("same", {"id": numbers(same)})
 
     def merged(self) -> int:
-        """How many merges of A alone B leaves out because an earlier plan sent them."""
+        """How many merges only A has because an earlier plan sent them, so B leaves them out."""
         b = self._sides["b"]
         if not any(one.reason == "settled" for one in b.plan.people.identities.decisions):
             return 0
@@ -170,14 +170,14 @@ class Joined:
 
 
 def _key_of_update(event: bytes) -> bytes:
-    """16 bytes that are equal for the merge of the same ids, and for updates of the same group or profile."""
+    """16 bytes that are equal for merges of the same ids, and for updates of the same group or profile."""
     one = decode_event(event)
     ids = [one.properties.get(name, msgspec.Raw()) for name in _IDS]
     return xxhash.xxh3_128_digest(b"\x1f".join(map(bytes, ids)))
 
 
 def _identified(plan: Plan) -> object:
-    """The table of the ids that get a profile, which decides what is sent of each event; None if all do."""
+    """The table of the ids that get a profile, which decides what is sent for each event; None if all do."""
     return plan.files.get("identified.bin") if plan.options.persons == "identified" else None
 
 
@@ -192,5 +192,5 @@ def _same_files(a: Plan, b: Plan) -> Iterator[tuple[int, int]]:
 
 
 def _content(part: PartSeal) -> tuple[object, ...]:
-    """What makes two files give the same rows."""
+    """What two files must share to give the same rows."""
     return part.digest, part.bytes, part.codecs, part.format, part.dialect, part.member, part.table

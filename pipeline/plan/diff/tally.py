@@ -20,12 +20,12 @@ OTHERS = ""
 VALUE_CHARACTERS = 80
 _ID = "distinct_id"
 _OPENED = ("$set", "$set_once", "$unset", "$group_set")
-"""Properties whose members are compared one by one, as `$set.plan`."""
+"""Properties whose members are compared one by one, such as `$set.plan`."""
 _object = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class PropertyTally(msgspec.Struct):
-    """What became of one property, see `result.PropertyChange`; an example begins with the uuid of its event."""
+    """What became of one property (see `result.PropertyChange`). An example begins with the uuid of its event."""
 
     added: int = 0
     removed: int = 0
@@ -34,9 +34,9 @@ class PropertyTally(msgspec.Struct):
 
 
 class Tally(msgspec.Struct):
-    """Differences counted. `changed` counts changed events by phase; of the phase events `of_properties` are those
+    """Counts differences. `changed` counts changed events by phase. In the phase events, `of_properties` counts those
     whose properties differ, and `of_order` those that differ only in the order of their properties. `properties` has
-    those of all phases, by (phase, name). With `values` those of examples are not masked."""
+    the properties of all phases, by (phase, name). With `values`, examples show values unmasked."""
 
     values: bool = False
     changed: Counter[str] = msgspec.field(default_factory=Counter)
@@ -45,7 +45,7 @@ class Tally(msgspec.Struct):
     properties: dict[tuple[str, str], PropertyTally] = msgspec.field(default_factory=dict)
 
     def event(self, first: bytes, second: bytes, *, alike: bool) -> bool:
-        """Compare an event of A with that of B; `alike`: their name, distinct_id and time are. Returns whether they
+        """Compare an event of A with that of B; `alike`: name, distinct_id and time are equal. Returns whether they
         differ."""
         if first == second:
             return False
@@ -58,7 +58,7 @@ class Tally(msgspec.Struct):
 
     def update(self, phase: str, first: bytes, second: bytes, instants: tuple[str, str]) -> None:
         """Compare an update of A with that of B. `instants` are the times that stand for the plans' own instants, which
-        are no difference; neither is the order of properties."""
+        do not count as a difference; neither does the order of properties."""
         a, b = decode_event(first), decode_event(second)
         shifted = a.timestamp != b.timestamp and (_bare(a.timestamp), _bare(b.timestamp)) != tuple(map(_bare, instants))
         moved = a.event != b.event or a.properties[_ID] != b.properties[_ID]
@@ -119,7 +119,7 @@ class Tally(msgspec.Struct):
 
 
 def _members(value: Raw | None) -> Mapping[str, Raw] | None:
-    """The members of an object, none of an absent one; None of a value that is no object."""
+    """The members of an object, an empty mapping if it is absent; None if the value is not an object."""
     if value is None:
         return {}
     try:
@@ -129,6 +129,6 @@ def _members(value: Raw | None) -> Mapping[str, Raw] | None:
 
 
 def _bare(timestamp: str) -> str:
-    """An instant in UTC without the zeros at the end of its fraction."""
+    """An instant in UTC without trailing zeros in its fraction."""
     text = timestamp.removesuffix("Z")
     return text.rstrip("0").rstrip(".") if "." in text else text

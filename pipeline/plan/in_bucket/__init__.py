@@ -1,16 +1,17 @@
-"""A plan directory in a bucket: published whole, and used by way of a working copy on this machine.
+"""A plan directory in a bucket: published as a whole, and used through a working copy on this machine.
 
     URL/plan.json               marks this prefix as backcast's; it never changes
     URL/published-000001.json   which plan counts, with the digest of each of its files; the greatest number counts
     URL/published-000002.json   the same plan, and who sends it
-    URL/plan-…/                 the files of that plan, and what people read of it
+    URL/plan-…/                 the files of that plan, and what people read about it
 
-An object store can neither lock nor rename. What it does is to create an object that must not be there yet, so every
-change of a prefix is one object with the next number: a plan takes the place of another one, or is claimed to be sent,
-whole or not at all, and of two that want the same number one gets it. So no plan is replaced while it is claimed.
+An object store can neither lock nor rename. But it can create an object only if it does not exist yet, so every change
+of a prefix is one object with the next number: a plan replaces another one, or is claimed for sending. Each change
+happens completely or not at all, and if two processes want the same number, one of them gets it. So no plan is
+replaced while it is claimed.
 
-The ledger stays in the working copy. It has to be durable before and after each request, for one process at a time,
-and a store neither appends nor locks.
+The ledger stays in the working copy. It must be durable before and after each request, and belong to one process at a
+time; a store can neither append nor lock.
 """
 
 from pipeline.plan.in_bucket.discarding import publish_discarded, remove_objects

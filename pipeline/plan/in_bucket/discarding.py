@@ -1,4 +1,4 @@
-"""Discarding the events of a plan in a bucket: a publication without their files counts first, then these go."""
+"""Discards the events of a plan in a bucket: first publishes the plan without those files, then removes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.plan.sealed.discarded import Discarded
 
 
 def publish_discarded(directory: Directory, marker: Discarded, gone: set[str]) -> None:
-    """Publish that the plan no longer has the files in `gone`; nothing for a plan that is not in a bucket.
+    """Publish that the plan no longer has the files in `gone`. Does nothing for a plan that is not in a bucket.
 
     Raises UnsafePlan if another plan took its place, UsageError, Unfinished.
     """
@@ -30,13 +30,13 @@ def publish_discarded(directory: Directory, marker: Discarded, gone: set[str]) -
         if advance(origin.url, found, msgspec.structs.replace(publication, files=left, discarded=marker)):
             return
     raise UnsafePlan(
-        f"the plan in {origin.url} is not the one that was opened here; nothing was discarded",
-        hint="somebody published another one meanwhile: look at it, then run the same command again",
+        f"the plan in {origin.url} is no longer the one that was opened here; nothing was discarded",
+        hint="someone published another plan there meanwhile: look at it, then run the same command again",
     )
 
 
 def remove_objects(directory: Directory) -> None:
-    """Remove the objects that a plan no longer has; it is published as discarded. Raises UsageError, Unfinished."""
+    """Remove the objects that a plan published as discarded no longer has. Raises UsageError, Unfinished."""
     origin = origin_of(directory)
     if origin is None:
         return

@@ -1,4 +1,4 @@
-"""The objects that say which plan of a prefix counts, and who sends it. Each change of a prefix is one more of them."""
+"""The objects that say which plan of a prefix counts, and who sends it. Each change of a prefix adds one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARKED = (
     b' "note": "A plan of backcast. The object published-N.json with the greatest number names the prefix of its files.'
     b' Commands take the URL of this prefix."}\n'
 )
-"""Constant, so that it never describes a plan that does not count any more. An export finds plans by it."""
+"""Constant, so that it never describes a plan that no longer counts. An export recognises plans by it."""
 _NAME = re.compile(r"published-(\d{6})\.json")
 
 
@@ -32,7 +32,7 @@ class SealedFile(msgspec.Struct, frozen=True):
 
 
 class Sender(msgspec.Struct, frozen=True):
-    """Who sends a plan: the id of the one ledger that may, and where it is."""
+    """Who sends a plan: the id of the only ledger that may, and where it is."""
 
     ledger: str
     plan: str
@@ -55,22 +55,22 @@ class Publication(msgspec.Struct, frozen=True):
 
 
 class Latest(msgspec.Struct, frozen=True):
-    """The last change of a prefix, by its number; 0 where there is none."""
+    """The last change of a prefix, with its number; 0 if there is none."""
 
     number: int = 0
     publication: Publication | None = None
 
 
 def plan_url(text: str) -> str:
-    """The URL of a plan without a slash at its end. Raises UsageError for what cannot be one, or has credentials."""
+    """The URL of a plan without a trailing slash. Raises UsageError if it cannot be one, or has credentials."""
     storage.refuse_foreign(text)
     if "?" in text or "#" in text:
         raise UsageError(
-            "the URL of a plan has a ? or #, and so no place that can be found again",
-            hint="write scheme, bucket and prefix alone; credentials are found as by the store's own tools",
+            "the URL of a plan must not contain ? or #",
+            hint="write only scheme, bucket and prefix; backcast finds credentials as the store's own tools do",
         )
     if has_magic(text):
-        raise UsageError(f"{text} is a pattern, and a plan has one place", hint="name a prefix without * and [")
+        raise UsageError(f"{text} is a pattern, but a plan has one place", hint="name a prefix without * and [")
     return text.rstrip("/")
 
 
@@ -79,14 +79,14 @@ def object_of(url: str, number: int) -> str:
 
 
 def number_of(name: str) -> int:
-    """The number of such an object; 0 for any other."""
+    """The number in the name of such an object; 0 for any other name."""
     found = _NAME.fullmatch(name)
     return int(found[1]) if found else 0
 
 
 def mark(url: str) -> None:
-    """Make the object that marks what the prefix is, where it is missing. Raises Unfinished, and UsageError where
-    nothing may be written, or where the store replaces what is there: `advance` would let two of them go on."""
+    """Create the object that marks the prefix, if it is missing. Raises Unfinished, and UsageError if nothing may be
+    written, or if the store overwrites existing objects: `advance` would then let two changes succeed."""
     with answering(url):
         storage.create(f"{url}/{MARK}", _MARKED)
         storage.refuse_replacing(f"{url}/{MARK}", _MARKED)
@@ -103,21 +103,22 @@ def latest(url: str) -> Latest:
             content = storage.read(place)
         except FileNotFoundError:
             raise Unfinished(
-                f"{url} changed while it was read", hint="somebody publishes a plan there; run the same command again"
+                f"{url} changed while it was read",
+                hint="someone is publishing a plan there; run the same command again",
             ) from None
     try:
         return Latest(number, msgspec.json.decode(content, type=Publication))
     except msgspec.MsgspecError as error:
-        raise UnsafePlan(f"{place} is not as it was written: {error}", hint="remove it, and plan again") from None
+        raise UnsafePlan(f"{place} is damaged: {error}", hint="remove it, and plan again") from None
 
 
 def advance(url: str, before: Latest, new: Publication) -> bool:
-    """Make `new` what counts, where that is still `before`. False where something came in between.
+    """Make `new` what counts, if that is still `before`. Returns False if another change came first.
 
-    To be called for a prefix with the `mark`.
+    The prefix must have its `mark`.
 
-    What counts then is read again: the store may have taken the object although its answer was lost, and a number that
-    was used before may have been removed.
+    Afterwards it reads again what counts: the store may have taken the object although its answer was lost, and an
+    object with an earlier number may have been removed.
     """
     with answering(url):
         storage.create(object_of(url, before.number + 1), msgspec.json.format(msgspec.json.encode(new), indent=1))
@@ -135,7 +136,7 @@ def names_in(url: str) -> list[str]:
 
 @contextmanager
 def answering(url: str) -> Iterator[None]:
-    """Errors of the store of a plan as those of backcast. Raises UsageError, Unfinished."""
+    """Turns errors of a plan's store into backcast's. Raises UsageError, Unfinished."""
     try:
         yield
     except storage.StoreError as error:
@@ -149,4 +150,6 @@ def answering(url: str) -> Iterator[None]:
             hint="give these credentials the right to list, read, write and delete objects there",
         ) from None
     except FileNotFoundError:
-        raise UsageError(f"there is no bucket for {url}", hint="make the bucket first, or correct its name") from None
+        raise UsageError(
+            f"the bucket of {url} does not exist", hint="create the bucket first, or correct its name"
+        ) from None

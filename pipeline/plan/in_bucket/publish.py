@@ -1,5 +1,5 @@
-"""Publishing a plan into a bucket: uploaded under a prefix of its own, and then made the one that counts at once. And
-its claim: only one ledger may send it, whichever machines have a working copy."""
+"""Publishing a plan into a bucket: it is uploaded under a prefix of its own, and then made the plan that counts in one
+step. And claiming it: only one ledger may send it, whichever machines have a working copy."""
 
 from __future__ import annotations
 
@@ -50,10 +50,11 @@ _FOLDER = re.compile(r"plan-[0-9a-f]{32}")
 
 @contextmanager
 def published_plan(path: str | PathLike[str]) -> Iterator[Directory]:
-    """The directory to write a plan into. Of a URL it is the working copy, and left without an error it is published.
+    """The directory to write a plan into. For a URL it is the working copy, which is published on leaving without an
+    error.
 
-    Raises UsageError, also where the prefix has other objects; Busy where the plan there was sent, or another one was
-    published meanwhile; Unfinished where the store does not answer.
+    Raises UsageError, also if the prefix has other objects; Busy if the plan there was sent, or another one was
+    published meanwhile; Unfinished if the store does not answer.
     """
     text = named(path)
     if not storage.is_remote(text):
@@ -61,7 +62,7 @@ def published_plan(path: str | PathLike[str]) -> Iterator[Directory]:
         return
     before = _replaceable(text)
     leftovers = _leftovers(text, before)
-    mark(text)  # what may not be written is noticed before hours of planning
+    mark(text)  # a prefix that cannot be written is noticed before hours of planning
     with private():
         directory = copy_of(text)
     with locked(directory):
@@ -70,27 +71,27 @@ def published_plan(path: str | PathLike[str]) -> Iterator[Directory]:
         with private():
             _publish(directory, before)
     with suppress(BackcastError), answering(text):
-        storage.remove(leftovers)  # else the next plan removes them
+        storage.remove(leftovers)  # otherwise the next plan removes them
 
 
 def _replaceable(url: str) -> Latest:
-    """What counts in a prefix, where another plan may take its place. Raises Busy where it was sent."""
+    """What counts in a prefix, if another plan may replace it. Raises Busy if it was sent."""
     before = latest(url)
     if before.publication is not None and (sender := before.publication.sender) is not None:
         raise Busy(
-            f"the plan in {url} was applied to {sender.target}, from {sender.host} in {sender.directory}; it is never"
-            " planned over",
-            hint="choose another prefix with -o; or, only if what it sent does not matter, remove the object"
+            f"the plan in {url} was applied to {sender.target}, from {sender.host} in {sender.directory}; backcast"
+            " does not replace it",
+            hint="choose another prefix with -o; or, only if what was sent does not matter, remove the object"
             f" {object_of(url, before.number)}",
         )
     return before
 
 
 def _leftovers(url: str, before: Latest) -> list[str]:
-    """The objects that are of no use once another plan counts: those of this plan, and of plans that never counted.
+    """The objects that nobody needs once another plan counts: those of this plan, and of plans that never counted.
 
-    Who uploads one of them now began before this plan counts, so its number will be taken. Raises UsageError where the
-    prefix has objects that are not of backcast.
+    A process that is uploading one of them now began before this plan counts, so its number will be taken. Raises
+    UsageError if the prefix has objects that are not backcast's.
     """
     names = names_in(url)
     with answering(url):
@@ -124,11 +125,11 @@ def _publish(directory: Directory, before: Latest) -> None:
         origin = upload_results(directory, Origin(url, folder))
         if not advance(url, before, publication):
             raise Busy(
-                f"another plan was published in {url}, or the one there was applied, while this one was made",
+                f"another plan was published in {url}, or the one there was applied, while this one was being made",
                 hint=f"look at it with: backcast status {url}; or choose another prefix with -o",
             )
     except BaseException:
-        # The publication may have been written all the same where the store did not answer: then its files stay.
+        # If the store did not answer, the publication may have been written all the same: then its files stay.
         with suppress(BackcastError), answering(url):
             found = latest(url).publication
             if found is None or found.folder != folder:
@@ -138,9 +139,10 @@ def _publish(directory: Directory, before: Latest) -> None:
 
 
 def claim(directory: Directory) -> None:
-    """Claim the plan for the ledger of its working copy, which is open; nothing for a plan that is not in a bucket.
+    """Claim the plan for the ledger of its working copy, which is open. Does nothing for a plan that is not in a
+    bucket.
 
-    To be called before a byte leaves. Raises BrokenLedger if another ledger sends it, UnsafePlan if another plan
+    Must be called before a byte leaves. Raises BrokenLedger if another ledger sends it, UnsafePlan if another plan
     took its place, UsageError, Unfinished.
     """
     origin = origin_of(directory)
@@ -152,8 +154,8 @@ def claim(directory: Directory) -> None:
     found = latest(url)
     if found.publication is None or found.publication.folder != origin.folder:
         raise UnsafePlan(
-            f"the plan in {url} is not the one that was opened here; nothing was sent",
-            hint="somebody published another one meanwhile: look at it, then run the same command again",
+            f"the plan in {url} is no longer the one that was opened here; nothing was sent",
+            hint="someone published another plan there meanwhile: look at it, then run the same command again",
         )
     sender = found.publication.sender
     if sender is None or (sender.ledger == marker.ledger and sender.target != marker.target):
@@ -167,7 +169,7 @@ def claim(directory: Directory) -> None:
     if sender is None or sender.ledger != marker.ledger:
         where = "another ledger" if sender is None else f"the ledger on {sender.host} in {sender.directory}"
         raise BrokenLedger(
-            f"the plan in {url} is sent with {where}, not with the one here; nothing was sent",
+            f"the plan in {url} is being sent with {where}, not with the one here; nothing was sent",
             hint="run the command there. A new ledger would send everything again; if you want that, delete the"
             f" object {object_of(url, found.number)}",
         )

@@ -1,7 +1,7 @@
-"""The working copy of a plan in a bucket: a folder of this machine with the same files, and with the ledger.
+"""The working copy of a plan in a bucket: a folder on this machine with the same files, and with the ledger.
 
-It is below the state folder of this user, by hashes of the URL: that of its parent first, so that the copies of plans
-beside each other are beside each other, and a new plan finds those that were sent from here (`plan.earlier`).
+It is below this user's state folder, under hashes of the URL; the hash of the parent comes first, so that the copies of
+neighbouring plans are neighbours, and a new plan finds those that were sent from here (`plan.earlier`).
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ from pipeline.plan.sealed.manifest import read_plan
 from pipeline.state_folder import VARIABLE, state_folder
 
 _LOCK = ".bucket"
-"""What is locked while the files of the copy are replaced; a hidden name, which a plan may be written beside."""
+"""Locked while the files of the copy are replaced. The name is hidden, so that a plan may be written next to it."""
 
 
 class Copied(NamedTuple):
-    """A result as it was when the bucket got it: its size and time here, and what the bucket calls its content."""
+    """A result as it was when it was copied to the bucket: its size and time here, and the bucket's id of its
+    content."""
 
     size: int
     mtime_ns: int
@@ -57,35 +58,36 @@ class Origin(msgspec.Struct):
 
 
 def named(path: str | PathLike[str]) -> str:
-    """A plan as people name it: the URL without its last slash, or the path in its shortest form. Raises UsageError."""
+    """A plan as people name it: the URL without a trailing slash, or the path in its shortest form. Raises
+    UsageError."""
     text = fspath(path)
     return plan_url(text) if "://" in text else str(Path(text))
 
 
 def directory_at(path: str | PathLike[str]) -> Directory:
-    """The directory of a plan: this one, or the working copy of one in a bucket, brought up to date.
+    """The directory of a plan: the one given, or the working copy of a plan in a bucket, brought up to date.
 
-    Raises UsageError, UnsafePlan, Unfinished, and Busy where the copy has the ledger of another plan that was sent.
+    Raises UsageError, UnsafePlan, Unfinished, and Busy if the copy has the ledger of another plan that was sent.
     """
     text = named(path)
     return _opened(text) if storage.is_remote(text) else Directory(Path(text))
 
 
 def file_here(name: str, file: str) -> str:
-    """The path of a file of a plan on this machine, by the name of the plan."""
+    """The path of a plan's file on this machine, given the plan's name."""
     return str((copy_of(name).path if storage.is_remote(name) else Path(name)) / file)
 
 
 def copy_of(url: str) -> Directory:
-    """The working copy of a URL, which may not be there yet."""
+    """The working copy of a URL, which may not exist yet."""
     parent, _, _ = url.rpartition("/")
     path = state_folder() / "plans" / _hash(parent) / _hash(url)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"the folder for working copies of plans cannot be made: {path}: {error.strerror}",
-            hint=f"name one that you may write with {VARIABLE}",
+            f"cannot make the folder for working copies of plans: {path}: {error.strerror}",
+            hint=f"set {VARIABLE} to a folder that you may write",
         ) from None
     return Directory(path, url)
 
@@ -95,15 +97,15 @@ def _hash(text: str) -> str:
 
 
 def origin_of(directory: Directory) -> Origin | None:
-    """The content of `bucket.json`; None for a plan that is in no bucket. Raises UnsafePlan where it cannot be read."""
+    """The content of `bucket.json`; None for a plan that is not in a bucket. Raises UnsafePlan if it cannot be read."""
     try:
         return msgspec.json.decode(directory.bucket.read_bytes(), type=Origin)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise UnsafePlan(
-            f"{directory.bucket} cannot be read: {error}",
-            hint="remove it, and name the plan by its URL: it is written again",
+            f"cannot read {directory.bucket}: {error}",
+            hint="remove it, and name the plan by its URL: then it is written again",
         ) from None
 
 
@@ -113,7 +115,7 @@ def write_origin(directory: Directory, origin: Origin) -> None:
 
 @contextmanager
 def locked(directory: Directory) -> Iterator[None]:
-    """Inside, no other process of this machine replaces the files of a working copy. Raises Busy."""
+    """Within it, no other process on this machine replaces the files of a working copy. Raises Busy."""
     lock = lock_file(directory.path / _LOCK, f"the working copy of {directory.url}")
     try:
         yield
@@ -122,7 +124,7 @@ def locked(directory: Directory) -> Iterator[None]:
 
 
 def sealed_in(directory: Directory) -> dict[str, Path]:
-    """The files here that make a plan, by their names below the directory, plan.json first."""
+    """The files here that make up a plan, by their names relative to the directory, plan.json first."""
     results = (directory.report_json, directory.report_html)
     found = (directory.plan, *(one for one in directory.replaced if one not in results), directory.stdin)
     files = [file for one in found for file in (sorted(one.iterdir()) if one.is_dir() else [one]) if file.exists()]
@@ -130,14 +132,14 @@ def sealed_in(directory: Directory) -> dict[str, Path]:
 
 
 def _is_known(directory: Directory, name: str) -> bool:
-    """Whether a file of this name can be one of a plan."""
+    """Whether a plan can have a file of this name."""
     own = (directory.plan, *directory.replaced, directory.stdin)
     folder, _, file = name.rpartition("/")
     return (folder or file) in {one.name for one in own} and file not in ("", ".", "..") and "\\" not in file
 
 
 def results_in(directory: Directory) -> tuple[Path, ...]:
-    """What people read after the steps that follow, each file where it is there."""
+    """The files with the results of later steps, which people read; only those that exist."""
     return (directory.report_json, directory.report_html, directory.receipt, directory.differences)
 
 
@@ -151,21 +153,21 @@ def _opened(url: str) -> Directory:
             hint=f"create one with: backcast plan SOURCE -o {url}",
         )
     directory = copy_of(url)
-    finish_commit(directory)  # of a plan that was finished here and not published: it must not take its place later
+    finish_commit(directory)  # a plan finished here but not published must not take its place later
     forget_stand_in(directory)
     _bring_files(directory, publication)
     if publication.discarded is not None:
         write_discarded(directory, publication.discarded)
         remove_people(read_plan(directory), directory, publication.discarded)
     else:
-        directory.discarded.unlink(missing_ok=True)  # of the same plan, which was published again since
+        directory.discarded.unlink(missing_ok=True)  # the same plan was published again since
     _bring_results(directory, publication)
     _stand_in(directory, found)
     return directory
 
 
 def _bring_files(directory: Directory, publication: Publication) -> None:
-    """Download the files that are missing or not those of the plan that counts."""
+    """Download the files that are missing or do not belong to the plan that counts."""
     origin = origin_of(directory)
     known = origin is not None and origin.folder == publication.folder
     if known and not _to_bring(directory, publication.files, known=True):
@@ -186,14 +188,14 @@ def _bring_files(directory: Directory, publication: Publication) -> None:
 
 
 def _to_bring(directory: Directory, files: Mapping[str, SealedFile], *, known: bool) -> list[str]:
-    """The files that are not here as they were sealed, plan.json first: with it the folder is one of a plan.
+    """The files that differ here from how they were sealed, plan.json first: with it, the folder is a plan's.
 
-    Of a copy that is `known` to be that of the plan, plan.json is compared by its digest, and the others by size: it
-    has their digests, which are compared when they are used.
+    If the copy is `known` to be of this plan, only plan.json is compared by its digest, and the other files by size:
+    plan.json has their digests, which are compared when the files are used.
     """
     if "plan.json" not in files or not all(_is_known(directory, name) for name in files):
         raise UnsafePlan(
-            f"what was published in {directory.url} is no plan that this version reads",
+            f"this version cannot read the plan that was published in {directory.url}",
             hint="use the version of backcast that published it, or plan again",
         )
     wanted = []
@@ -207,13 +209,13 @@ def _to_bring(directory: Directory, files: Mapping[str, SealedFile], *, known: b
 
 
 def _download(directory: Directory, publication: Publication, name: str) -> None:
-    """Download a file of the plan. Raises UnsafePlan where it is gone, or is not as it was sealed."""
+    """Download a file of the plan. Raises UnsafePlan if it is gone or changed since it was sealed."""
     place = f"{directory.url}/{publication.folder}/{name}"
-    hint = "restore the object, which the bucket may have a version of; or plan again"
+    hint = "restore the object, if the bucket keeps versions; or plan again"
     try:
         with _downloaded(directory, place, name) as aside:
             if digest_file(aside) != publication.files[name].sha256:
-                raise UnsafePlan(f"{place} is not as it was published", hint=hint)
+                raise UnsafePlan(f"{place} changed after it was published", hint=hint)
     except FileNotFoundError:
         if latest(directory.url).publication != publication:
             raise Unfinished(
@@ -225,8 +227,8 @@ def _download(directory: Directory, publication: Publication, name: str) -> None
 
 @contextmanager
 def _downloaded(directory: Directory, place: str, name: str) -> Iterator[Path]:
-    """Download an object next to the file that it replaces. Left without an error, it takes the file's place. Raises
-    FileNotFoundError."""
+    """Download an object next to the file that it replaces; on leaving without an error it takes the file's place.
+    Raises FileNotFoundError."""
     aside = directory.path / f"{name}.new"
     aside.parent.mkdir(exist_ok=True)
     try:
@@ -245,7 +247,7 @@ def _downloaded(directory: Directory, place: str, name: str) -> Iterator[Path]:
 
 
 def _bring_results(directory: Directory, publication: Publication) -> None:
-    """Download what another machine wrote for people to read. Who sends a plan is the only one to write of it."""
+    """Download what another machine wrote for people to read. Only the sender of a plan writes it."""
     if publication.sender is not None and _is_sender(directory, publication.sender):
         return
     origin = origin_of(directory)
@@ -274,7 +276,7 @@ def _is_sender(directory: Directory, sender: Sender) -> bool:
 
 
 def _stand_in(directory: Directory, found: Latest) -> None:
-    """Write the marker of the ledger that sends the plan, where that is not here: so its absence is noticed."""
+    """If the ledger that sends the plan is not here, write its marker, so that its absence is noticed."""
     assert found.publication is not None
     sender = found.publication.sender
     if sender is None or _is_sender(directory, sender):
@@ -297,7 +299,7 @@ def forget_stand_in(directory: Directory) -> None:
 
 
 def copy_results(directory: Directory, warn: Callable[[str], None]) -> None:
-    """Copy results that changed here into the bucket of a plan; nothing for a plan that is not in one.
+    """Copy results that changed here to the plan's bucket. Does nothing for a plan that is not in one.
 
     If that fails, `warn` gets a line: the step itself did not fail.
     """
@@ -307,20 +309,20 @@ def copy_results(directory: Directory, warn: Callable[[str], None]) -> None:
             return
         found = latest(origin.url).publication
         if found is None or found.folder != origin.folder:
-            warn(f"the results are in {directory.path} alone: {origin.url} has another plan by now")
+            warn(f"the results are only in {directory.path}: {origin.url} has another plan by now")
         elif found.sender is not None and not _is_sender(directory, found.sender):
-            warn(f"the results are in {directory.path} alone: the plan in {origin.url} is sent elsewhere")
+            warn(f"the results are only in {directory.path}: the plan in {origin.url} is being sent elsewhere")
         else:
             write_origin(directory, upload_results(directory, origin))
     except (OSError, BackcastError) as error:
         warn(
-            f"the results are in {directory.path} and could not be copied to the bucket: {error}; the next rehearse,"
-            " apply or verify copies them"
+            f"the results are only in {directory.path}, because copying them to the bucket failed: {error}; the next"
+            " rehearse, apply or verify copies them"
         )
 
 
 def upload_results(directory: Directory, origin: Origin) -> Origin:
-    """Upload the results that are not the same there. Returns what is the same then. Raises UsageError, Unfinished."""
+    """Upload the results that differ there. Returns what is the same afterwards. Raises UsageError, Unfinished."""
     lists = sorted(directory.undo_list.glob("*")) if directory.undo_list.is_dir() else []
     for file in (*results_in(directory), *lists):
         if not file.is_file():

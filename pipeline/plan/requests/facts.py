@@ -1,4 +1,4 @@
-"""The facts of a plan's events: what is known of each without its properties. Parquet files, for DuckDB and for people.
+"""The facts of a plan's events: what is known of each without its properties, as Parquet for DuckDB and for people.
 
 A row for each event that the mapping made, sent or not:
 
@@ -54,21 +54,22 @@ _REPEATED = ["code", "name", "distinct_id", "person"]
 
 class EventFacts(NamedTuple):
     """The facts of a block's events as a table of SCHEMA without `request` and `place`; whether each event is `sent`,
-    and its person."""
+    and the hash of its person."""
 
     table: pa.Table
     sent: NDArray[np.bool_]
     persons: NDArray[np.uint64]
 
     def only(self, chosen: NDArray[np.bool_]) -> EventFacts:
-        """The facts of some of the events."""
+        """The facts of the chosen events."""
         columns = [_only(column.combine_chunks(), chosen) for column in self.table.columns]
         table = pa.Table.from_arrays(columns, names=self.table.column_names)
         return EventFacts(table, self.sent[chosen], self.persons[chosen])
 
 
 def _only(column: pa.Array, chosen: NDArray[np.bool_]) -> pa.Array:
-    """Some values of a column. (`filter` of Arrow would import `pyarrow.compute`, which takes a tenth of a second.)"""
+    """The chosen values of a column. (Arrow's `filter` would import `pyarrow.compute`, which takes a tenth of a
+    second.)"""
     if isinstance(column, pa.DictionaryArray):
         return pa.DictionaryArray.from_arrays(_only(column.indices, chosen), column.dictionary)
     valid, values = column.buffers()
@@ -82,8 +83,8 @@ def _only(column: pa.Array, chosen: NDArray[np.bool_]) -> pa.Array:
 def read_block_facts(
     folder: Path, block: StagedBlock, rows: Sequence[int], positions: Sequence[int], sent: Sequence[bytes]
 ) -> EventFacts:
-    """The facts that the walk wrote of a block, with the plan's decisions. `rows` and `positions` have an entry for
-    each event of the block, `sent` are those that are sent, as they are sent."""
+    """The facts that the walk wrote for a block, with the plan's decisions. `rows` and `positions` have an entry for
+    each event of the block; `sent` are the events that are sent, as they are sent."""
     count = len(rows)
     file = pq.ParquetFile(facts_file(folder, block.task.number), read_dictionary=["name", "distinct_id"])
     own = file.read(_AS_MAPPED, use_threads=False).slice(0, count)  # rows without an event come last
@@ -94,7 +95,7 @@ def read_block_facts(
         for decision in block.task.duplicates:
             index = places.get((decision.row, decision.position))
             if index is None:
-                continue  # of a row without an event
+                continue  # this row has no event
             ordinals[index] = decision.ordinal
             if decision.code:
                 remains[index], codes[index] = False, decision.code
@@ -125,7 +126,7 @@ def read_block_facts(
 
 
 def encode_facts(facts: Sequence[EventFacts]) -> bytes:
-    """The facts of events that are sent, for another process; b"" for none."""
+    """The facts of events that are sent, for another process; b"" if there are none."""
     if not facts:
         return b""
     table = pa.concat_tables([one.table for one in facts]).unify_dictionaries().combine_chunks()
@@ -149,7 +150,7 @@ class FactsWriter:
         self._path = path
         self._writer = pq.ParquetWriter(
             path, SCHEMA, compression="zstd", write_statistics=False, use_dictionary=_REPEATED
-        )  # a dictionary of a column in which hardly a value occurs twice takes time and makes the file larger
+        )  # a dictionary takes time and makes the file larger if hardly any value occurs twice
 
     def write(self, facts: Sequence[EventFacts], request_of: NDArray[np.uint32], place_of: NDArray[np.uint32]) -> None:
         """Write the facts of a group; `request_of` and `place_of` have an entry for each event that is sent."""

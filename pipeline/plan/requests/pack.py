@@ -1,6 +1,6 @@
 """What a worker does with some blocks of staged events: requests in lanes, and a row of facts for each event.
 
-Pure: the files depend on the blocks, the plan's decisions and `PackSettings` alone, so they are the same for any number
+The files depend only on the blocks, the plan's decisions and `PackSettings`, so they are the same for any number
 of workers.
 """
 
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from pipeline.transform.block import BlockTransformer
 
 GROUP_BLOCKS = 8
-"""The events of as many blocks are spread over the lanes together: lanes within one block gain nothing (measured)."""
+"""The events of this many blocks are spread over the lanes together: lanes within one block gain nothing (measured)."""
 FILE_GROUPS = 2
-"""Groups of one file of requests, the work of one task."""
+"""One file of requests, which is the work of one task, has this many groups."""
 COUNTED = 100
 """An id with fewer events in a request is not counted: to exceed 5,000 a minute takes 50 such requests."""
 
 
 class PackSettings(NamedTuple):
-    """How the events of a plan become requests. `staged` is the folder of what the walk wrote
-    (`pipeline.transform.staged`); `lanes` is their number, 0 if order decides nothing.
+    """How the events of a plan become requests. `staged` is the folder that the walk wrote
+    (`pipeline.transform.staged`); `lanes` is the number of lanes, 0 if order decides nothing.
 
-    `merged` is a file of pairs of `hash_id`: an id that a merge absorbs, in ascending order, and the id that survives;
-    `hot` a file of the hashes of ids with requests of their own, `identified` the table of ids that get a profile;
-    `canary` a file of the hashes of the ids whose events have the first requests. Files that are not needed are None.
+    These are files, each None if it is not needed: `merged` has pairs of `hash_id`, an id that a merge absorbs,
+    ascending, and the id that survives; `hot` has the hashes of ids with requests of their own; `identified` is the
+    table of ids that get a profile; `canary` has the hashes of the ids whose events have the first requests.
     """
 
     directory: Path
@@ -56,7 +56,7 @@ class PackSettings(NamedTuple):
 
 
 class StagedBlock(NamedTuple):
-    """A block with its decisions: the task whose content is its events, the file of the export, and its first row."""
+    """A block with its decisions: the task whose content is its events, the number of its file, and its first row."""
 
     task: Task
     part: int
@@ -64,7 +64,7 @@ class StagedBlock(NamedTuple):
 
 
 class PackTask(NamedTuple):
-    """Some blocks that become one file, with the number `number`."""
+    """Some blocks that become the file with the number `number`."""
 
     number: int
     blocks: Sequence[StagedBlock]
@@ -72,7 +72,7 @@ class PackTask(NamedTuple):
 
 
 class CanaryEvents(NamedTuple):
-    """Events of the canary that a task left out of its file, and their facts (`EventFacts.encode`)."""
+    """Events of the canary that a task left out of its file, and their facts (`requests.facts.encode_facts`)."""
 
     events: list[bytes]
     facts: bytes
@@ -95,8 +95,8 @@ class _Group(NamedTuple):
 
 
 def pack_blocks(transformer: BlockTransformer, task: PackTask) -> PackedFile:
-    """Write a file of requests and a file of facts. Raises StalePlan if staged events are not those of the walk."""
-    from pipeline.plan.requests.facts import encode_facts  # which loads Arrow
+    """Write a file of requests and a file of facts. Raises StalePlan if the walk did not write these staged events."""
+    from pipeline.plan.requests.facts import encode_facts  # this loads Arrow
 
     settings, canary = task.settings, _Group([], [], [])
     if settings.identified is not None and transformer.identified is None:
@@ -152,7 +152,7 @@ def _add(
     block: StagedBlock,
     staged: Path,
 ) -> None:
-    """Add the events of a block, with the plan's decisions applied; those of the people with these `ids` to `canary`,
+    """Add the events of a block, with the plan's decisions applied: events of the people with these `ids` to `canary`,
     all others to `group`."""
     from pipeline.plan.requests.facts import read_block_facts
 
@@ -171,7 +171,7 @@ def _add(
 
 
 def _are_among(persons: NDArray[np.uint64], ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Whether each is one of `ids`, which are sorted. (`isin` of NumPy would import masked arrays.)"""
+    """Whether each person is one of `ids`, which are sorted. (NumPy's `isin` would import masked arrays.)"""
     if not len(ids):
         return np.zeros(len(persons), bool)
     found: NDArray[np.bool_] = ids[np.minimum(np.searchsorted(ids, persons), len(ids) - 1)] == persons
@@ -204,7 +204,7 @@ def _requests(
 
 
 def _lanes(persons: NDArray[np.uint64], settings: PackSettings) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """(lane, the events in it in their order); the events of each person that is too fast are by themselves."""
+    """Each lane with its events in order; the events of each person that is too fast are separate."""
     if not len(persons):
         return
     resolved = persons if settings.merged is None else _resolved(persons, settings.merged)
@@ -231,7 +231,7 @@ def _lanes(persons: NDArray[np.uint64], settings: PackSettings) -> Iterator[tupl
 
 
 def _resolved(persons: NDArray[np.uint64], merged: Path) -> NDArray[np.uint64]:
-    """The id that survives the merges, for each person."""
+    """For each person, the id that survives the merges."""
     pairs = np.memmap(merged, np.uint64, "r").reshape(-1, 2)
     where = np.minimum(np.searchsorted(pairs[:, 0], persons), len(pairs) - 1)
     return np.where(pairs[where, 0] == persons, pairs[where, 1], persons)

@@ -1,4 +1,4 @@
-"""Where events of a plan come from: the file and row of each, or the line of a file of the plan."""
+"""Where events of a plan come from: the file and row of each, or the line in a file of the plan."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pipeline.plan.sealed.manifest import Plan
 
 
 class Place(NamedTuple):
-    """The name of a file, a row or line of it, from 1, the byte where a line begins (0 for a row), and the text
-    of the row's event, or of the line."""
+    """The name of a file, a row or line in it, from 1, the byte at which a line begins (0 for a row), and the JSON of
+    the row's event, or of the line."""
 
     file: str
     row: int
@@ -24,7 +24,8 @@ class Place(NamedTuple):
 
 
 def find_places(plan: Plan, directory: Directory, phase: str, wanted: Iterable[tuple[int, int]]) -> Iterator[Place]:
-    """The places of some events of a phase: each a request and a place in it, in their order. Raises UnsafePlan."""
+    """The places of events of a phase, which are wanted as (request, place in it), in the same order. Raises
+    UnsafePlan."""
     requests = read_requests(directory, phase)
     groups = groupby(wanted, key=itemgetter(0))
     chosen = ((_request(requests, number, directory), [place for _, place in of_one]) for number, of_one in groups)
@@ -35,8 +36,8 @@ def _request(requests: Iterator[PackedRequest], number: int, directory: Director
     found = next((request for request in requests if request.number == number), None)
     if found is None:
         raise UnsafePlan(
-            f"the ledger of {directory.name} has request {number:,}, and the plan does not",
-            hint="bring the plan's directory back as it was",
+            f"the ledger of {directory.name} has request {number:,}, but the plan does not",
+            hint="restore the plan's directory",
         )
     return found
 

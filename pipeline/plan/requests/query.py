@@ -22,9 +22,9 @@ _AT_ONCE = 50_000
 
 @contextmanager
 def opened(directory: Directory, memory: str = MEMORY) -> Iterator[Database]:
-    """A database with the view `facts` of a plan: the columns of `pipeline.plan.requests.facts`, and `number`, that of
-    the request in its phase, null for an event that is left out. What does not fit into `memory` spills next to the
-    plan."""
+    """A database with the view `facts` of a plan. It has the columns of `pipeline.plan.requests.facts` and `number`,
+    the number of the request in its phase, null for an event that is left out. What does not fit into `memory` spills
+    next to the plan."""
     with scratch_database(directory, memory) as database:
         add_facts(database, directory)
         yield database
@@ -42,7 +42,7 @@ def scratch_database(directory: Directory, memory: str = MEMORY) -> Iterator[Dat
 
 
 def add_facts(database: Database, directory: Directory, name: str = "facts") -> None:
-    """Add the view of a plan's facts under this name. Raises StalePlan unless they are as they were sealed."""
+    """Add the view of a plan's facts under this name. Raises StalePlan if they changed after they were sealed."""
     if directory.plan.exists():
         for file, digest in read_plan(directory).files.items():
             if Path(file).parts[0] == directory.facts.name:
@@ -61,7 +61,7 @@ SENT = """
 SELECT {columns} FROM facts JOIN ledger
 ON ledger.phase = 'events' AND facts.number = ledger.number AND facts.place BETWEEN ledger.first AND ledger.last
 """
-"""A query for the events of the batches of `add_ledger`."""
+"""A query for the events in the batches of `add_ledger`."""
 
 
 def add_ledger(database: Database, batches: Iterable[tuple[BatchKey, str]], name: str = "ledger") -> None:
@@ -80,7 +80,7 @@ def add_ledger(database: Database, batches: Iterable[tuple[BatchKey, str]], name
 
 
 def line_states(directory: Directory, phase: str, batches: Iterable[tuple[BatchKey, str]]) -> Iterator[str]:
-    """The state of each line of a phase's sealed file by these batches, "" for one that none of them has."""
+    """The state of each line of a phase's sealed file according to these batches, "" for a line in none of them."""
     known: dict[int, list[tuple[int, int, str]]] = {}
     for key, state in batches:
         if key.phase == phase:
@@ -93,6 +93,6 @@ def line_states(directory: Directory, phase: str, batches: Iterable[tuple[BatchK
 
 
 def every_batch(directory: Directory) -> Iterator[BatchKey]:
-    """Each request of a plan as the batch that it is when all of it is sent."""
+    """Each request of a plan, as a batch that contains the whole request."""
     for request in read_lines(directory.requests, PackedRequest):
         yield BatchKey(request.phase, request.number, 0, request.events - 1)

@@ -1,8 +1,8 @@
-"""The requests of a plan on disk: `requests.jsonl` has a line for each, `requests/*.pack` their events.
+"""The requests of a plan on disk: `requests.jsonl` has a line for each, `requests/*.pack` have their events.
 
 requests.jsonl              number, phase, lane, file, offset, length, crc, sha256, bytes, events; in sending order
 requests/events-00012.pack  the fragments of one file, one after the other
-facts/00012.parquet         of the phase events: a row for each event (`pipeline.plan.requests.pack.FACTS`)
+facts/00012.parquet         for the phase events: a row for each event (`pipeline.plan.requests.pack.FACTS`)
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ NO_LANE = -1
 class PackedRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line of requests.jsonl. `number` counts from 0 in the phase; `file` has its fragment at `offset`.
 
-    `length` are the bytes of the fragment, `bytes`, `crc` and `sha256` those of its events before deflate. Requests of
-    one `lane` are sent one after the other, those without a lane in any order. `hot` are (hash of an id, events): the
-    ids that are faster than the service takes them. `canary`: its events are of the sample that can be sent before the
-    rest. `first` is the line of its first event in the sealed file of its phase, from 0; of the phase events `part` is
-    the number of the file of facts, and `nth` that of the request in it.
+    `length` is the size of the fragment; `bytes`, `crc` and `sha256` are those of its events before deflate. Requests
+    of one `lane` are sent one after the other, requests without a lane in any order. `hot` are (hash of an id, events):
+    the ids that are faster than the service takes them. `canary`: its events are in the sample that can be sent before
+    the rest. `first` is the line of its first event in the sealed file of its phase, from 0. In the phase events,
+    `part` is the number of the file of facts, and `nth` the number of the request in it.
     """
 
     number: int
@@ -50,7 +50,7 @@ class PackedRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def digest_of_requests(directory: Directory) -> str:
-    """A sha256 of what the requests of a plan are before deflate, whose output may differ between processors."""
+    """A sha256 over the requests of a plan before deflate, whose output may differ between processors."""
     digest = hashlib.sha256()
     for request in read_lines(directory.requests, PackedRequest):
         digest.update(msgspec.json.encode(msgspec.structs.replace(request, offset=0, length=0)))
@@ -82,7 +82,8 @@ def read_events(directory: Directory, phase: str, numbers: Collection[int] | Non
 class RequestReader:
     """Reads the fragments of a plan's requests; one file is open at a time. A context manager.
 
-    `digests` are the sealed digests of the plan's files by name: with them each file is checked as it is opened.
+    `digests` are the sealed digests of the plan's files by name: if they are given, each file is checked as it is
+    opened.
     """
 
     def __init__(self, directory: Directory, digests: Mapping[str, str] | None = None) -> None:
@@ -132,7 +133,7 @@ class RequestReader:
 
 
 def check_digest(directory: Directory, name: str, digest: str | None) -> None:
-    """Raise StalePlan unless a file of a plan is as it was sealed."""
+    """Raise StalePlan if a file of a plan changed after it was sealed."""
     try:
         if digest_file(directory.path / name) != digest:
             raise _damaged(directory, name)
@@ -143,14 +144,14 @@ def check_digest(directory: Directory, name: str, digest: str | None) -> None:
 def _missing(path: Path) -> StalePlan:
     return StalePlan(
         f"{path} is missing from the plan", differences=[f"{_name(path)}: missing"],
-        hint="copy the whole directory; or plan again if nothing was sent",
+        hint="copy the whole directory again; plan again only if nothing was sent",
     )  # fmt: skip
 
 
 def _damaged(directory: Directory, name: str) -> StalePlan:
     return StalePlan(
-        f"{directory.path / name} was changed after it was sealed", differences=[f"{name}: not as it was sealed"],
-        hint="bring the plan's directory back as it was; plan again only if nothing was sent",
+        f"{directory.path / name} was changed after it was sealed", differences=[f"{name}: changed after sealing"],
+        hint="restore the plan's directory; plan again only if nothing was sent",
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Events of a plan by the number of their request and their place in it, for when the facts are not enough."""
+"""Events of a plan by request number and place, for when the facts are not enough."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pipeline.plan.sealed.directory import Directory
 
 
 class EventValues(RequestReader):
-    """Reads events of one phase. Each request is inflated once a call, so ask for many events in one call."""
+    """Reads events of one phase. Each call inflates a request once, so ask for many events in one call."""
 
     def __init__(self, directory: Directory, phase: str, digests: Mapping[str, str] | None = None) -> None:
         super().__init__(directory, digests)
         self._requests = {request.number: request for request in read_requests(directory, phase)}
 
     def at(self, numbers: NDArray[np.int64], places: NDArray[np.int64]) -> list[bytes]:
-        """The events in these requests at these places, in the order in which they are asked for. Raises
+        """The events in these requests at these places, in the requested order. Raises
         StalePlan."""
         order = np.argsort(numbers, kind="stable")
         ordered = numbers[order]

@@ -1,4 +1,4 @@
-"""Writes the requests of a plan once everything is decided: those of the events in workers, the others here."""
+"""Writes the requests of a plan once everything is decided: requests of events in workers, the others here."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from pipeline.plan.sealed.phases import event_encoder, line_blocks, sealed_links
 from pipeline.transform.tasks import TransformConfig
 
 LANES = 8
-"""Lanes of a plan at most: as many as requests are in flight by default."""
+"""A plan has at most this many lanes: as many as requests are in flight by default."""
 
 
 class RequestPlan(NamedTuple):
@@ -94,7 +94,7 @@ def _line_requests(
 
 
 def _line_blocks(path: Path, of_canary: int) -> Iterator[list[bytes]]:
-    """The lines of a sealed file in blocks; the first ones, which are those of the canary, by themselves."""
+    """The lines of a sealed file in blocks; the first lines, which belong to the canary, by themselves."""
     for lines in line_blocks(path):
         for some in (lines[:of_canary], lines[of_canary:]):
             if some:
@@ -122,8 +122,8 @@ def _event_requests(
         requests = first.requests + requests
     for number, request in enumerate(requests):
         yield replace(request, number=number)
-    if not any(directory.facts.iterdir()):  # a plan without events has a table, too
-        from pipeline.plan.requests.facts import FactsWriter  # which loads Arrow
+    if not any(directory.facts.iterdir()):  # even a plan without events has a table
+        from pipeline.plan.requests.facts import FactsWriter  # this loads Arrow
 
         with FactsWriter(directory.facts / "00000.parquet") as writer:
             files["facts/00000.parquet"] = writer.close()
@@ -157,7 +157,7 @@ def _merged(directory: Directory, plan: RequestPlan) -> NDArray[np.uint64]:
 
 
 def _hot(ids: EventIds, merged: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The persons one of whose ids has more events than the service takes of one id in a minute."""
+    """The persons with an id that has more events than the service takes from one id in a minute."""
     found = [some["person"][some["events"] > EVENTS_PER_MINUTE] for some in ids.chunks()]
     hot = np.unique(np.concatenate(found)) if found else np.zeros(0, np.uint64)
     if len(hot) and len(merged):

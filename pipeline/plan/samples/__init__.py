@@ -1,1 +1,1 @@
-"""Rows of the source that a plan shows: examples of checks, and rows beside the events that they become."""
+"""Rows of the source that a plan shows: examples for checks, and rows next to the events that they become."""

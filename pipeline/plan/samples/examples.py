@@ -1,6 +1,6 @@
 """Examples for warnings and checks: the file and row of an event, its id, and how two events differ.
 
-They are looked up once every block was mapped, in what the workers left of the blocks.
+They are looked up in what the workers wrote about the blocks, once every block is mapped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _text = msgspec.json.Decoder(str).decode
 
 
 class Place(NamedTuple):
-    """Where an event is: block of the source, row and position in it, all from 0."""
+    """Where an event is: its block, and its row and position there, all from 0."""
 
     block: int
     row: int
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 def events_of(directory: Directory, block: int) -> Iterator[tuple[Place, bytes]]:
-    """The events of a block as they were mapped, copies among them, in their order."""
+    """The events of a block as they were mapped, copies included, in order."""
     staged = unstage(events_file(directory.staged, block).read_bytes())
     for event, row, position in zip(staged.events, staged.row_of, staged.positions, strict=True):
         yield Place(block, row, position), event
@@ -64,12 +64,12 @@ class SourceExamples:
         return self._found
 
     def at(self, number: int, row: int, detail: str) -> Example:
-        """A row of a block, both counted from 0, as an example. Its offset is that of the block."""
+        """A row of a block (both numbers count from 0) as an example. Its offset is the block's."""
         part, first_row, offset = self._blocks[number].tolist()
         return Example(self._paths[part], first_row + row, offset, detail)
 
     def row_at(self, place: int) -> str:
-        """`row 12 of export.jsonl`: where a place (`pipeline.identity.kinds.PLACE_SHIFT`) is."""
+        """A place (`pipeline.identity.kinds.PLACE_SHIFT`) in words: `row 12 of export.jsonl`."""
         example = self.at(place >> PLACE_SHIFT, place & ((1 << PLACE_SHIFT) - 1), "")
         return f"row {example.row:,} of {example.part}"
 
@@ -86,8 +86,8 @@ class SourceExamples:
         return ids
 
     def pairs(self, clashes: Iterable[Clash]) -> list[str]:
-        """Each clash in words: where the two rows with one key lie, their event names and UTC days, or else that they
-        are of different persons."""
+        """Each clash in words: where the two rows with one key are, and their event names and UTC days, or else that
+        they belong to different persons."""
 
         def winner(clash: Clash) -> str:
             if clash.winner == EARLIER:
@@ -106,8 +106,8 @@ class SourceExamples:
         return [f"{row(clash.row, clash.name, clash.time)} and {winner(clash)}" + of(clash) for clash in clashes]
 
     def differences(self, left_out: Place, sent: Place, shown: Shown) -> str:
-        """The first properties and members in which two events differ, with both values, masked unless `shown` says
-        so. "" if either row is not sent as an event."""
+        """The first properties and members in which two events differ, with both values, which are masked unless
+        `shown` says otherwise. "" if either row is not sent as an event."""
         events = [dict(events_of(self._directory, place.block)).get(place) for place in (left_out, sent)]
         if None in events:
             return ""
@@ -138,7 +138,7 @@ def shown_value(event: DecodedEvent, name: str, shown: Shown) -> str:
     value = event.properties.get(name)
     if value is None:
         return "no value"
-    # A value may contain an id, which is shown only where both are.
+    # A value may contain an id, so it is shown only if both values and ids are.
     is_id = name in ID_PROPERTIES
     hidden = () if shown.ids or is_id else _ids_of(event)
     return shown.text(value, frozenset(hidden), is_id=is_id)

@@ -1,10 +1,10 @@
-"""Chooses rows that stand for an export, and reads them again with the events that they become.
+"""Chooses rows that represent an export, and reads them again with the events that they become.
 
-Of each event name and UTC year the first event that is sent is taken, and of each entry of `events` in the mapping that
-these do not show the first row, so the choice depends neither on workers nor on memory. If more than DEFAULT_PAIRS are
-wanted, first events of other UTC days follow, chosen by a hash. Of a file that cannot be
-entered in the middle, such as a compressed one, the blocks before a row have to be read once more, so rows far inside
-of those are left out when they would cost more than a tenth of the export.
+The sample has, for each event name and UTC year, the first event that is sent. For each entry of `events` in the
+mapping that these do not show, it has the first row. If more than DEFAULT_PAIRS are wanted, first events of other UTC
+days follow, chosen by a hash. So the choice depends neither on workers nor on memory. In a file that can only be read
+from its beginning, such as a compressed one, all blocks before a row must be read again, so rows deep inside such files
+are left out if they would cost more than a tenth of the export.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from pipeline.transform.field_counts import OPENED, ROW
 from pipeline.transform.tasks import TransformConfig
 
 _FOR_RULES = 8
-"""Pairs, at most a quarter, that are left for entries of `events` which no other pair shows."""
+"""At most this many pairs, and a quarter of all, are kept for entries of `events` that no other pair shows."""
 _FREE_BLOCKS = 64
 _YEARS = 128
 _YEAR = f"greatest(least(year(epoch_ms(day * 86400000)), {1970 + _YEARS - 1}), 1970) AS year"
@@ -74,11 +74,11 @@ SELECT name, year, place FROM (
     UNION ALL FROM further ORDER BY turn, nth, place LIMIT {{most}}
 ) ORDER BY nth, year, place
 """
-"""One of each of the names, then their further years: the first, the last, then those between; then other days."""
+"""One pair for each name, then their further years: the first, the last, then those between; then other days."""
 _ID_PLACES = frozenset(("(distinct_id)", "(merge)", "(person)"))
 _NO_ID_PLACES = frozenset(("(event)", "(time)", "(receive time)"))
 _SHORTEST_ID = 4
-"""Characters of an id that is looked for in other values; a shorter one would mask half of the numbers."""
+"""An id with fewer characters is not looked for in other values: it would mask half of the numbers."""
 _OWN = RESERVED | {"$ip", "$process_person_profile"}
 _TIME_LIKE = frozenset("0123456789-:.+/TZUC ")
 _MEMBERS = {"event": "(event)", "distinct_id": "(distinct_id)", "timestamp": "(time)", "uuid": "(uuid)"}
@@ -86,7 +86,7 @@ _MEMBERS = {"event": "(event)", "distinct_id": "(distinct_id)", "timestamp": "(t
 
 class ChosenPair(NamedTuple):
     """The place of the first event of a name that is sent in a UTC year, or on another day of it. The first of
-    identical rows stands for all: its uuid depends on the row alone."""
+    identical rows represents all of them: its uuid depends only on the row."""
 
     name: str
     year: int
@@ -94,8 +94,7 @@ class ChosenPair(NamedTuple):
 
 
 class PairSample(NamedTuple):
-    """The events that are shown, those of the most frequent names first, and how many pairs of name and year there
-    are."""
+    """The events that are shown, those of the most frequent names first, and how many pairs of name and year exist."""
 
     chosen: list[ChosenPair]
     kinds: int
@@ -180,9 +179,9 @@ def read_pairs(
     shown: Shown,
     most: int,
 ) -> list[SourcePair]:
-    """At most so many pairs of a sample, for which some blocks of the source are read again as far as their rows.
+    """At most this many pairs of a sample, for which some blocks of the source are read again up to the wanted rows.
 
-    `rules` are the entries of `events` in the mapping of which some row is an event, with the first block that has one.
+    `rules` are the entries of `events` in the mapping that some row matches, each with the first block that has one.
     """
     places = [one.place for one in sample.chosen]
     reader = _PairReader(directory, config, mapping, uses, shown)
@@ -209,7 +208,7 @@ def _wanted_blocks(
 ) -> Iterator[tuple[PlannedBlock, Block]]:
     """The wanted blocks with their content, unless reading up to them would take too long.
 
-    A file that cannot be entered in the middle is read from its beginning, at most a tenth of the export in all.
+    A file that can only be read from its beginning is read from there, at most a tenth of the export in all.
     """
     some = []
     total = 0
@@ -262,7 +261,7 @@ class _PairReader:
         self._identified = IdentifiedIds(directory.identified) if some_without else None
 
     def first_of(self, number: int, block: Block, names: set[str], dropped: set[Place]) -> Iterator[Place]:
-        """The first event of a block that is sent by each of these entries of `events`."""
+        """For each of these entries of `events`, the first event of a block that it gives and that is sent."""
         wanted = {rule for rule, name in self._rules.items() if name in names}
         map_row = self._transformer.mapper_of(self._parts[block.part]).map_row
         for row, record in enumerate(self._rows(block)):
@@ -353,7 +352,8 @@ class _PairReader:
         return None if encoded is None else decode_event(encoded)
 
     def _map(self, block: Block, place: Place, scan: _Scan) -> tuple[int, int]:
-        """Show a row to the scan. Returns the number of its event's rule, and of the plain row that is the event."""
+        """Show a row to the scan. Returns the number of its event's rule, and of the plain row that became the
+        event."""
         record: Any = next(islice(iter(self._rows(block)), place.row, None))
         result: Any = self._transformer.mapper_of(self._parts[block.part]).map_row(record, False, scan)
         outcomes = result if isinstance(result, list) else [result]
@@ -386,7 +386,7 @@ def _printable(names: Sequence[str]) -> list[str]:
 
 
 def _is_clear(to: Sequence[str], value: Mapping[str, Any] | Any, event: str | None) -> bool:
-    """Whether a field is what the event shows as well: its name, or its time."""
+    """Whether a field only repeats what the event shows: its name, or its time."""
     if "(event)" in to and event is not None and characters(value) == event:
         return True
     return ("(time)" in to or "(receive time)" in to) and _TIME_LIKE.issuperset(characters(value))

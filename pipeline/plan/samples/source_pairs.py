@@ -1,7 +1,7 @@
-"""Rows of the source beside the events that they become, each property with the rule that gives it.
+"""Rows of the source next to the events that they become, each property with the rule that gives it.
 
-A plan is mailed and printed, so values and ids are masked unless a person asks for them. Names of fields, of properties
-and of events, times and uuids are shown.
+Plans are mailed and printed, so values and ids are masked unless a person asks for them. Names of fields, properties
+and events, times and uuids are shown.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ _text = msgspec.json.Decoder(str).decode
 NAME_CHARACTERS = 200
 VALUE_CHARACTERS = 120
 MOST_FIELDS = 60
-"""Fields and properties of one pair that are listed."""
+"""At most this many fields and properties of one pair are listed."""
 
 
 class SourceField(msgspec.Struct, frozen=True):
-    """One field of a row, as a mapping refers to it, and where it goes; `by` is the rule of one that is left out."""
+    """One field of a row, as a mapping refers to it, and where it goes; `by` is the rule that leaves it out, if one
+    does."""
 
     field: str
     value: str
@@ -34,8 +35,9 @@ class SourceField(msgspec.Struct, frozen=True):
 
 
 class SentProperty(msgspec.Struct, frozen=True):
-    """One property of an event, or a member beside them. `fields` are those of the row that it comes from (of several
-    candidates each that the row has), `rule` gives it, in a `line` of the mapping file, 0 where no line does."""
+    """One property of an event, or a member next to the properties. `fields` are the fields of the row that it comes
+    from (each that the row has, if there are several candidates); `rule` gives it, in a `line` of the mapping file, or
+    0."""
 
     name: str
     value: str
@@ -46,7 +48,7 @@ class SentProperty(msgspec.Struct, frozen=True):
 
 class SourcePair(msgspec.Struct, frozen=True):
     """A row and the event that it becomes. `row` counts from 1 in its file. `event_rule` is the entry of `events` in
-    the mapping, "" without one. `more_fields` and `more_properties` are not listed."""
+    the mapping, or "". `more_fields` and `more_properties` count what is not listed."""
 
     event: str
     year: int
@@ -62,7 +64,7 @@ class SourcePair(msgspec.Struct, frozen=True):
 
 class SourcePairs(msgspec.Struct, frozen=True):
     """The pairs, which are the lines of source-pairs.jsonl, those of the most frequent names first. `kinds` counts the
-    different pairs of event name and UTC year; `values` and `ids` say whether they are shown."""
+    different combinations of event name and UTC year; `values` and `ids` say whether they are shown."""
 
     kinds: int
     values: bool
@@ -71,13 +73,13 @@ class SourcePairs(msgspec.Struct, frozen=True):
 
 
 class Shown(NamedTuple):
-    """What is shown as it is: values of properties, and ids."""
+    """Whether values of properties, and ids, are shown unmasked."""
 
     values: bool = False
     ids: bool = False
 
     def text(self, value: Value | Mapping[str, Value], ids: frozenset[str], *, is_id: bool, clear: bool = False) -> str:
-        """A value as text, masked or cut. `ids` are texts of ids that occur in no value while ids are masked."""
+        """A value as a string, masked or cut. While ids are masked, no value shows any of the strings in `ids`."""
         if not (clear or (self.ids if is_id else self.values)):
             return masked_value(Raw(msgspec.json.encode(value)) if isinstance(value, dict) else value)
         text = as_text(value)
@@ -94,14 +96,15 @@ class Shown(NamedTuple):
 
 
 def as_text(value: Value | Mapping[str, Value]) -> str:
-    """A value as JSON, and a text of a table as it is."""
+    """A value as JSON; a string from a table as it is."""
     if isinstance(value, str):
         return value
     return bytes(value if isinstance(value, Raw) else msgspec.json.encode(value)).decode("utf-8", "replace")
 
 
 def characters(value: Value | Mapping[str, Value]) -> str:
-    """The characters of a text, the digits of a number; other values, and a text that is not Unicode, as JSON."""
+    """The characters of a string, or the digits of a number; other values, and strings that are not Unicode, as
+    JSON."""
     text = as_text(value)
     if isinstance(value, str) or text[:1] != '"':
         return text
@@ -112,7 +115,7 @@ def characters(value: Value | Mapping[str, Value]) -> str:
 
 
 def cut(text: str) -> str:
-    """The beginning of a text without driving characters, and how many characters are missing."""
+    """The beginning of a string without control characters, and how many characters are missing."""
     missing = len(text) - VALUE_CHARACTERS
     if missing <= 0:
         return printable(text, 6 * VALUE_CHARACTERS)

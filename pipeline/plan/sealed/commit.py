@@ -1,8 +1,8 @@
-"""Writing a plan into its directory: all of it or nothing of it, whatever stops the program.
+"""Writes a plan into its directory completely or not at all, whatever stops the program.
 
 A plan is written to DIR/unfinished-plan, so that an older plan in DIR stays whole. When its last file is there, that
 folder is renamed to DIR/finished-plan: from then on the new plan counts. Its files then replace those of the older
-plan, plan.json last. A program that is stopped on the way leaves the rest to the next one that reads or writes the plan
+plan, plan.json last. If a program is stopped on the way, the next one that reads or writes the plan does the rest
 (`finish_commit`).
 """
 
@@ -29,10 +29,10 @@ LOCK = "plan.lock"
 
 @contextlib.contextmanager
 def staged_plan(directory: Directory) -> Iterator[Directory]:
-    """A folder to write a plan into. Left without an error, the plan replaces the one in `directory`.
+    """A folder to write a plan into. On leaving without an error, the plan replaces the one in `directory`.
 
-    Raises UsageError where the directory contains other files or cannot be written, and Busy where the older plan was
-    applied (its ledger has to stay, as the record of what was sent), or another process writes a plan there.
+    Raises UsageError if the directory contains other files or cannot be written, and Busy if the older plan was
+    applied (its ledger must stay, as the record of what was sent), or if another process is writing a plan there.
     """
     check_nothing_sent(directory.ledger)
     _refuse_foreign(directory)
@@ -54,7 +54,7 @@ def staged_plan(directory: Directory) -> Iterator[Directory]:
         raise UsageError(f"cannot write {directory.path}: {error.strerror}", hint="choose another -o DIR") from None
     try:
         yield work
-        discard(directory.ledger)  # raises Busy where an apply has started meanwhile
+        discard(directory.ledger)  # raises Busy if an apply has started meanwhile
         (work.path / MARK).unlink()
         sync_folder(work.path)
         work.path.rename(directory.path / FINISHED)
@@ -75,7 +75,7 @@ def staged_plan(directory: Directory) -> Iterator[Directory]:
 
 
 def finish_commit(directory: Directory) -> None:
-    """Move a finished plan into place where a program was stopped before it could. Raises Busy, UsageError."""
+    """Move a finished plan into place if a program was stopped before it could. Raises Busy, UsageError."""
     if not (directory.path / FINISHED).exists():
         return
     lock = lock_file(directory.path / "plan", str(directory.path))

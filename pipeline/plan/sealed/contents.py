@@ -1,4 +1,4 @@
-"""Whether the files of a plan are as they were sealed, and the lines of some of them."""
+"""Checks whether the files of a plan are as they were sealed, and reads the lines of some of them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 def check_tables(plan: Plan, directory: Directory, names: Collection[str] | None = None) -> None:
-    """Raise StalePlan if a file of the plan (or one of these names) is not the one that was sealed.
+    """Raise StalePlan if a file of the plan (or one of these names) changed after it was sealed.
 
-    The facts are checked by `pipeline.plan.requests.query.add_facts` when they are opened next to their plan.json, and
-    here otherwise.
+    `pipeline.plan.requests.query.add_facts` checks facts when it opens them next to their plan.json; this function
+    checks them otherwise.
     """
     checked = "facts/" if directory.plan.exists() else None
     for name, digest in plan.files.items():
@@ -31,24 +31,24 @@ def check_tables(plan: Plan, directory: Directory, names: Collection[str] | None
         except FileNotFoundError:
             raise StalePlan(
                 f"{path} is missing from the plan", differences=[f"{name}: missing"],
-                hint="copy the whole directory; plan again only if nothing was sent",
+                hint="copy the whole directory again; plan again only if nothing was sent",
             ) from None  # fmt: skip
         if current != digest:
             raise StalePlan(
                 f"{path} was changed after it was sealed",
                 differences=[f"{name}: sealed {digest[:12]}, now {current[:12]}"],
-                hint="bring the plan's directory back as it was; plan again only if nothing was sent",
+                hint="restore the plan's directory; plan again only if nothing was sent",
             )
 
 
 def sealed_lines(path: Path, kind: type[T]) -> Iterator[T]:
-    """The records of a file of a plan, none if it is not there. Raises UnsafePlan for one that is damaged."""
+    """The records of a file of a plan; none if the file does not exist. Raises UnsafePlan if it is damaged."""
     try:
         yield from read_lines(path, kind) if path.exists() else ()
     except msgspec.MsgspecError as error:
         raise UnsafePlan(
             f"{path.name} of the plan cannot be read: {error}",
-            hint="bring it back as it was; plan again only if nothing was sent",
+            hint="restore it; plan again only if nothing was sent",
         ) from None
 
 

@@ -1,6 +1,6 @@
 """The digests of the files that are planned, computed while the main thread waits for its workers.
 
-The thread has the lowest priority. It runs beside the walk, not beside identity resolution: that is Python code, and
+The thread has the lowest priority. It runs during the walk, not during identity resolution: that is Python code, and
 the thread would wait for the interpreter's lock (measured: 1.0 s for 690 MB instead of 0.5).
 """
 
@@ -21,7 +21,7 @@ _LOWEST = 19
 
 
 class BackgroundDigests:
-    """Computes the sha256 of each part in a thread of its own. Use as a context manager.
+    """Computes the sha256 of each part in its own thread. A context manager.
 
     Leaving it early ends the thread within a moment, however long a file is.
     """
@@ -33,7 +33,7 @@ class BackgroundDigests:
         self._pool = ThreadPoolExecutor(1, "digest", _lower_priority)
 
     def __enter__(self) -> BackgroundDigests:
-        # Files of equal size and small objects have one already.
+        # Files of equal size and small objects already have a digest.
         self._results = [part.digest or self._pool.submit(self._digest, part) for part in self._parts]
         return self
 
@@ -42,11 +42,11 @@ class BackgroundDigests:
         self._pool.shutdown(cancel_futures=True)
 
     def of_unchanged(self, step: Step = lambda name, done, total: None, every: float = 0.5) -> list[str]:
-        """The digests, in the order of the parts. To be called after the walk.
+        """The digests, in the order of the parts. Must be called after the walk.
 
-        While they are waited for, `step` is called with the MB that are read and with all, `every` so many seconds.
+        While waiting, it calls `step` with the MB read so far and the total, at intervals of `every` seconds.
 
-        Raises UnreadableExport where a file has changed since the export was opened: the digest may be of other bytes.
+        Raises UnreadableExport if a file has changed since the export was opened: the digest may be of other bytes.
         """
         digests = []
         for result in self._results:
@@ -68,7 +68,7 @@ class BackgroundDigests:
 
 
 def _lower_priority() -> None:
-    """Give this thread the lowest priority. Only Linux has priorities of single threads."""
+    """Give this thread the lowest priority. Only on Linux do single threads have priorities."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST)

@@ -1,8 +1,8 @@
-"""The files of a plan directory. Each can be read by a person, and `ls` shows the state of the plan.
+"""The files of a plan directory. A person can read each of them, and `ls` shows the state of the plan.
 
-`Directory` names the files of a plan. Beside them there may be `sent-to.json`, the target that something was sent to,
-which reveals a lost ledger (`pipeline.ledger.marker`); `plan.lock`, the process that writes, or last wrote, a plan
-here; and `unfinished-plan/`, a plan being written, or left by a program that was stopped
+`Directory` names the files of a plan. There may also be `sent-to.json`, the target that something was sent to, which
+reveals a lost ledger (`pipeline.ledger.marker`); `plan.lock`, the process that writes, or last wrote, a plan
+here; and `unfinished-plan/`, a plan that is being written or was left by a program that was stopped
 (`pipeline.plan.sealed.commit`).
 """
 
@@ -38,7 +38,8 @@ EVENTS = "events"
 
 @dataclass(frozen=True)
 class Directory:
-    """The files of one plan. `url` is that of a plan in a bucket, and `path` its working copy (`plan.in_bucket`)."""
+    """The files of one plan. `url` is set for a plan in a bucket; then `path` is its working copy
+    (`plan.in_bucket`)."""
 
     path: Path
     url: str = ""
@@ -64,13 +65,13 @@ class Directory:
     persons = _File("persons.jsonl")
     """The profile updates to send, which come last."""
     identified = _File("identified.bin")
-    """Under `--persons identified`: the hashes of the ids that get a profile."""
+    """With `--persons identified`: the hashes of the ids that get a profile."""
     cells = _File("cells.jsonl")
     """Counts of event x UTC day x outcome."""
     drift = _File("drift.jsonl")
-    """What each property of each event name is in each month."""
+    """How each property of each event name looks in each month."""
     source_pairs = _File("source-pairs.jsonl")
-    """Some rows of the source beside the events that they become."""
+    """Some rows of the source next to the events that they become."""
     rejects = _File("rejects.jsonl")
     """Rejected rows: file, row, offset, code, text."""
     profiles_before = _File("profiles-before.jsonl")
@@ -78,25 +79,25 @@ class Directory:
     ledger = _File("ledger.sqlite")
     """What was sent, and the responses."""
     lookups = _File("lookups.json")
-    """The entries of the mapping's lookup files, where it has any."""
+    """The entries of the mapping's lookup files, if it has any."""
     lookup_entries = _File("lookups.entries")
-    """Those of tables that are too large for memory."""
+    """The entries of lookup tables that are too large for memory."""
     lookup_slots = _File("lookups.slots")
-    """Where each of them is."""
+    """The place of each of those entries."""
     excluded = _File(EXCLUDED)
     """With `--exclude-ids`: the ids that are left out."""
     stdin = _File("stdin")
     """The standard input, so that it can be read again."""
     preflight = _File("preflight.json")
-    """What the target answered before sending: the checks, and the first event of others."""
+    """What the target answered before sending: the checks, and the first event of other senders."""
     answers = _File("preflight-answers")
-    """Answers of the target to a preflight that was interrupted, or ended a short while ago."""
+    """The target's answers to a preflight that was interrupted, or that ended a short while ago."""
     paused = _File("paused-functions.json")
     """Hog functions that are off while the plan is sent (`apply --pause-functions`)."""
     rehearsal = _File("rehearsal")
-    """The same plan applied to the local service, with a ledger and a store of its own."""
+    """The same plan applied to the local service, with its own ledger and store."""
     verification = _File("verification")
-    """What a verification read so far, where it was interrupted."""
+    """What an interrupted verification read so far."""
     differences = _File("differences.jsonl")
     """Every difference that the last verification found, with its row."""
     undo_list = _File("undo-list")
@@ -106,17 +107,17 @@ class Directory:
     discarded = _File("discarded.json")
     """When the events of the plan were discarded (`backcast discard`)."""
     bucket = _File("bucket.json")
-    """Which plan of which bucket this is the working copy of."""
+    """Which plan in which bucket this is the working copy of."""
     scratch = _File("scratch")
     """What planning needs only while it runs."""
     blocks = _File("scratch/blocks.jsonl")
-    """Among it a line for each block (`pipeline.plan.blocks`)."""
+    """A line for each block (`pipeline.plan.blocks`)."""
     copies = _File("scratch/copies.jsonl")
     """The decisions on duplicates, by block."""
     staged = _File("scratch/staged")
     """What workers make of the export's blocks (`pipeline.transform.staged`)."""
     block_facts = _File("scratch/staged/facts")
-    """The facts of each block (`pipeline.transform.facts`), next to which are tables of what its rows state."""
+    """The facts of each block (`pipeline.transform.facts`), next to the tables of what its rows state."""
 
     @property
     def name(self) -> str:
@@ -124,12 +125,12 @@ class Directory:
         return self.url or str(self.path)
 
     def files_for(self, url: str) -> Path:
-        """The folder in which files for a bucket are written, before they are copied there."""
+        """The folder in which files for a bucket are written before they are copied there."""
         return self.path / f"files-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
 
     @property
     def replaced(self) -> tuple[Path, ...]:
-        """The files beside plan.json that are removed when another plan replaces this one."""
+        """The files other than plan.json that are removed when another plan replaces this one."""
         return (
             self.report_json, self.report_html, self.requests, self.packs, self.facts,
             self.identities, self.pairs, self.groups, self.persons, self.identified, self.cells, self.drift,
@@ -191,13 +192,13 @@ class LinesWriter(BytesWriter):
             self.count += len(some)
 
     def write_lines(self, lines: bytes) -> None:
-        """Write some lines that are encoded, each with its end."""
+        """Write encoded lines, each with its line end."""
         self.write_bytes(lines)
         self.count += lines.count(b"\n")
 
 
 def sealed_file(phase: str, directory: Directory) -> Path:
-    """Where a phase other than events is sealed: one JSON line an event."""
+    """The file that seals a phase other than events: one JSON line for each event."""
     return {"identities": directory.identities, "groups": directory.groups, "persons": directory.persons}[phase]
 
 

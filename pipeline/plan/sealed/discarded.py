@@ -1,7 +1,7 @@
-"""What is left of a plan whose events were discarded: all that has ids and values of people is removed.
+"""What is left of a plan whose events were discarded: everything with ids and values of people is removed.
 
-`discarded.json` is written durably before the first file goes, so a program that is stopped leaves either a whole plan
-or one that says so; discarding it again removes the rest.
+`discarded.json` is written durably before the first file is removed, so a program that is stopped leaves either a whole
+plan or one that says it was discarded; discarding it again removes the rest.
 """
 
 from __future__ import annotations
@@ -30,19 +30,17 @@ class Discarded(msgspec.Struct, frozen=True):
 
 
 def read_discarded(directory: Directory) -> Discarded | None:
-    """The marker of the plan that is here, None if its events were not discarded. Raises UsageError."""
+    """The marker of the plan here; None if its events were not discarded. Raises UsageError."""
     try:
         return msgspec.json.decode(directory.discarded.read_bytes(), type=Discarded)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
-        raise UsageError(
-            f"{directory.discarded} cannot be read: {error}", hint="bring it back as it was, from a copy"
-        ) from None
+        raise UsageError(f"cannot read {directory.discarded}: {error}", hint="restore it from a copy") from None
 
 
 def discarded_of(plan: Plan, directory: Directory) -> Discarded | None:
-    """The marker of this very plan: one of an earlier plan in the same directory says nothing of it."""
+    """The marker of this very plan: the marker of an earlier plan in the same directory does not count."""
     found = read_discarded(directory)
     return found if found is not None and found.plan == plan.digest else None
 
@@ -58,7 +56,7 @@ def refuse_discarded(plan: Plan, directory: Directory) -> None:
 
 
 def write_discarded(directory: Directory, marker: Discarded) -> None:
-    """Say durably that the events of a plan are discarded."""
+    """Record durably that the events of a plan are discarded."""
     write_atomically(directory.discarded, msgspec.json.format(msgspec.json.encode(marker), indent=1) + b"\n")
 
 
@@ -68,7 +66,7 @@ def _kept(merges: bool) -> tuple[str, ...]:
 
 
 def files_left(plan: Plan, directory: Directory) -> dict[str, str]:
-    """The sealed files that the plan still has to have, with their digests."""
+    """The sealed files that the plan must still have, with their digests."""
     marker = discarded_of(plan, directory)
     if marker is None:
         return dict(plan.files)
@@ -78,9 +76,9 @@ def files_left(plan: Plan, directory: Directory) -> dict[str, str]:
 def with_people(plan: Plan, directory: Directory, *, merges_kept: bool) -> list[Path]:
     """The files and folders here with events, ids or values of people.
 
-    Kept are plan.json, the report, the ledger, the receipt and counts. `merges_kept`: the merges, too, with the list of
-    requests, by which the ledger names them; a later plan for the same target must not contradict them. The facts are
-    the last: while they are there, something is left to remove.
+    plan.json, the report, the ledger, the receipt and counts stay. `merges_kept`: the merges stay too, with the list of
+    requests, by which the ledger names them; a later plan for the same target must not contradict them. The facts come
+    last: as long as they exist, something is left to remove.
     """
     kept = {directory.path / name for name in _kept(merges_kept)}
     sealed = {directory.path / name.partition("/")[0] for name in plan.files}
@@ -103,7 +101,7 @@ def files_in(paths: list[Path]) -> Iterator[Path]:
 
 
 def remove_people(plan: Plan, directory: Directory, marker: Discarded) -> None:
-    """Remove what is left of these files of a plan that is marked."""
+    """Remove what is left of these files, for a plan that has the marker."""
     for path in with_people(plan, directory, merges_kept=marker.merges_kept):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

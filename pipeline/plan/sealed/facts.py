@@ -1,4 +1,4 @@
-"""What other modules compute for a plan and its results, as data: who reads a plan loads nothing that computes it."""
+"""What other modules compute for a plan and its results, as plain data: reading a plan loads none of those modules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class PluginSeal(msgspec.Struct, frozen=True):
-    """One mapping, format or verb of a package. `digest` is the sha256 of its source, of a mapping of the file."""
+    """One mapping, format or verb of a package. `digest` is the sha256 of its source; for a mapping, of its file."""
 
     kind: str
     name: str
@@ -21,11 +21,11 @@ class PluginSeal(msgspec.Struct, frozen=True):
 
 
 class MonthEvidence(msgspec.Struct, frozen=True):
-    """The evidence of one month: in `rows` of `of` rows the clock stands `offset` seconds east of UTC.
+    """The evidence of one month: in `rows` of `of` rows the clock is `offset` seconds east of UTC.
 
-    `expected` are the offsets that the declared zone had in that month: two if the clocks changed. `agrees`: the offset
-    is the most frequent one, and one of them; otherwise it is that of the days that contradict the zone, and `expected`
-    what the zone had on them.
+    `expected` are the offsets that the declared zone had in that month: two if the clocks changed. `agrees`: `offset`
+    is the most frequent one and among the expected. Otherwise `offset` comes from the days that contradict the zone,
+    and `expected` has the zone's offsets on those days.
     """
 
     month: str
@@ -37,9 +37,9 @@ class MonthEvidence(msgspec.Struct, frozen=True):
 
 
 class FieldCoverage(msgspec.Struct, frozen=True):
-    """One field. `field` is how a mapping refers to it. Of its `rows`, `mapped` go where `to` says, `kept` stay as a
-    property that the mapping does not set, and the rest is `dropped`, `by` which rule. `unmapped`: kept in some row,
-    and the mapping does not name it. `share` is that of all rows, `examples` are masked."""
+    """One field. `field` is how a mapping refers to it. In `mapped` of its `rows` it goes where `to` says, in `kept` it
+    stays as a property that the mapping does not set, and in the rest it is `dropped`, `by` some rule. `unmapped`: kept
+    in some row although the mapping does not name it. `share` is its share of all rows; `examples` are masked."""
 
     field: str
     rows: int
@@ -54,11 +54,11 @@ class FieldCoverage(msgspec.Struct, frozen=True):
 
 
 class EventCoverage(msgspec.Struct, frozen=True):
-    """One event's name, as the mapping reads it, in `rows`.
+    """One event name as the mapping reads it, in `rows`.
 
-    `become_events` counts the rows that become an event of the name `to` (several names where code of the mapping
-    decides), duplicates included, `updates` those that become a merge or an update, `left_out` the others, by code.
-    `unmapped`: sent under its own name, and the mapping does not name it."""
+    `become_events` counts the rows that become an event with the name `to` (several names if code of the mapping
+    decides), duplicates included; `updates` counts those that become a merge or an update, `left_out` the others, by
+    code. `unmapped`: sent under its own name although the mapping does not name it."""
 
     event: str
     rows: int
@@ -80,10 +80,10 @@ class Totals(msgspec.Struct, frozen=True):
 class Coverage(msgspec.Struct, frozen=True):
     """What the source has and what becomes of it.
 
-    `unit` is `rows`, or `items` where a decoder makes plain rows of a row; `rows` counts them. `never_met` are
+    `unit` is `rows`, or `items` if a decoder makes plain rows of a row; `rows` counts them. `never_met` are
     references of the mapping that no row has, and `never_met_events` names in `events` that no row has. `skipped_items`
-    counts, by code, what is left out of rows of which something is sent. `duplicates` counts the rows that become
-    events and are left out as duplicates afterwards: what is sent is counted in the plan's `events`."""
+    counts, by code, what is left out of rows that are partly sent. `duplicates` counts the rows that become events and
+    are left out as duplicates afterwards: the plan's `events` counts what is sent."""
 
     unit: str
     rows: int
@@ -108,10 +108,10 @@ class Coverage(msgspec.Struct, frozen=True):
 
 
 class HoursSeal(msgspec.Struct, frozen=True):
-    """Events to send by hour of day, 24 counts from midnight on, in UTC and on the clock of the source.
+    """Events to send by hour of day, 24 counts from midnight on, in UTC and on the source's clock.
 
-    `weekdays` are seven counts from Monday on, by the clock of the source. `clock` says in words what the changes to
-    and from daylight saving time show about that clock, "" where they show nothing.
+    `weekdays` are seven counts from Monday on, by the source's clock. `clock` says in words what the changes to
+    and from daylight saving time show about that clock, "" if they show nothing.
     """
 
     utc: list[int]
@@ -121,8 +121,8 @@ class HoursSeal(msgspec.Struct, frozen=True):
 
 
 class Period(msgspec.Struct, frozen=True):
-    """The months of a property that are alike, from `month` to `until`: its types, the most frequent first; the share
-    of the events in which it is missing, null or blank; and how many events there are."""
+    """Similar months of a property, from `month` to `until`: its types, the most frequent first; the share of the
+    events in which it is missing, null or blank; and how many events there are."""
 
     month: str
     until: str
@@ -132,10 +132,11 @@ class Period(msgspec.Struct, frozen=True):
 
 
 class PropertySummary(msgspec.Struct, frozen=True):
-    """One property of one event name. Of the `events` of that name in the months from the property's first to its last,
-    `missing` do not have it, in `null` and `blank` it is null or a text without characters, and `types` counts the
-    others. `distinct` is the number of different values, `exact` or an estimate; `first` and `last` are days. `periods`
-    are the months that are alike; of more than twelve the last one is of all others."""
+    """One property of one event name. `events` counts the events of that name in the months from the property's first
+    to its last; `missing` of them do not have it, in `null` and `blank` it is null or a string without characters, and
+    `types` counts the others. `distinct` is the number of different values, `exact` or an estimate; `first` and `last`
+    are days. `periods` are runs of similar months; if there are more than twelve, the last one covers all the
+    others."""
 
     event: str
     property: str
@@ -152,7 +153,7 @@ class PropertySummary(msgspec.Struct, frozen=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """Properties of event names that were counted and not examined: how many, in how many events, and some."""
+    """Properties of event names that were counted but not examined: how many, in how many events, and some of them."""
 
     properties: int = 0
     events: int = 0
@@ -160,8 +161,8 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class SampleSize(msgspec.Struct, frozen=True):
-    """At most `of_month` events of each event name and month are in the sample, and `events` in all. With a
-    probability of 95 % a share of a month is within `margin` percentage points."""
+    """The sample has at most `of_month` events of each event name and month, and `events` in all. With a
+    probability of 95 %, a share in a month is accurate to `margin` percentage points."""
 
     events: int
     of_month: int
@@ -169,9 +170,9 @@ class SampleSize(msgspec.Struct, frozen=True):
 
 
 class Drift(msgspec.Struct, frozen=True):
-    """The drift of a plan. `properties` are the most notable ones, of `examined` ones, all of which are in drift.jsonl;
+    """The drift of a plan. `properties` are the most notable of the `examined` ones, which are all in drift.jsonl;
     `left_out` are the others. `sample` is UNSET if all `events` were examined; else numbers of values are estimates,
-    and different values, the first place and the days are those of the sample."""
+    and different values, the first place and the days come from the sample."""
 
     events: int = 0
     examined: int = 0
@@ -189,12 +190,12 @@ class LargePerson(msgspec.Struct, frozen=True):
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True):
-    """The sample of at most `most` events that comes first. `events` counts it by phase, `persons` whole people.
+    """The sample of at most `most` events that comes first. `events` counts it by phase, `persons` counts whole people.
 
-    It shows `shown` of `strata` different names of events in a year, entries of `events` in the mapping, kinds of
-    merges and kinds of profile updates; `not_shown` names the first 20 others, `more_strata` says that there are more
-    than were counted, and `large` are people with many events. If every person has more events than fit, the sample is
-    empty, and `least` is the size that one with the smallest person would have.
+    It shows `shown` of `strata` different combinations of event name and year, entries of `events` in the mapping,
+    kinds of merges and kinds of profile updates. `not_shown` names the first 20 others, `more_strata` says that there
+    are more than were counted, and `large` are people with many events. If every person has more events than fit, the
+    sample is empty, and `least` is the size of a sample with the smallest person.
     """
 
     most: int

@@ -1,4 +1,4 @@
-"""Opens a sealed plan and checks that its files are complete, that nothing has changed, and that it fits its target."""
+"""Opens a sealed plan and checks that its files are complete and unchanged, and that it fits its target."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pipeline.plan.sealed.manifest import Plan, load
 
 
 def read_ids(path: Path) -> frozenset[str]:
-    """The ids of a file, one a line. Only a line feed ends a line, since an id may contain other line separators."""
+    """The ids in a file, one per line. Only a line feed ends a line, since an id may contain other line separators."""
     lines = path.read_text(encoding="utf-8-sig").split("\n")
     return frozenset(line.removesuffix("\r") for line in lines) - {""}
 
 
 def open_plan(path: str | PathLike[str], *, discarded: bool = False) -> tuple[Plan, Directory]:
-    """A plan and its directory; for a URL, that is its working copy on this machine.
+    """A plan and its directory; for a URL, its working copy on this machine.
 
-    Raises UsageError, also if its events were discarded unless `discarded` allows it; UnsafePlan; for a URL Unfinished
-    too, if the store does not answer.
+    Raises UsageError, also if its events were discarded and `discarded` does not allow that; UnsafePlan; for a URL also
+    Unfinished, if the store does not answer.
     """
     directory = directory_at(path)
     plan = load(directory)
@@ -35,13 +35,13 @@ def open_plan(path: str | PathLike[str], *, discarded: bool = False) -> tuple[Pl
 
 
 def check_replayed(plan: Plan) -> None:
-    """Raise StalePlan if the plan that this one replays is gone, was planned again or was sent on."""
+    """Raise StalePlan if the plan that this one replays is gone, was planned again or was sent further."""
     if stale := replay_differences(plan):
         raise StalePlan(f"the plan is stale: {'; '.join(stale)}", differences=stale, hint="plan again with --replay")
 
 
 def replay_differences(plan: Plan) -> list[str]:
-    """What changed since in the earlier plan whose settled events are left out of this one."""
+    """What has changed in the earlier plan whose settled events this one leaves out."""
     replayed = plan.replays
     if replayed is msgspec.UNSET:
         return []
@@ -49,14 +49,14 @@ def replay_differences(plan: Plan) -> list[str]:
     if not earlier.plan.exists():
         return [f"the plan {earlier.name} that it replays is gone"]
     if load(earlier).digest != replayed.digest:
-        return [f"{earlier.name} has another plan than the one that it replays"]
+        return [f"{earlier.name} contains another plan than the one that it replays"]
     if state_digest(earlier.ledger) != replayed.ledger:
-        return [f"the plan {earlier.name} that it replays was sent on since"]
+        return [f"the plan {earlier.name} that it replays has sent more since"]
     return []
 
 
 _TAKES = {"contract": "a service that follows the written contract", "posthog": "PostHog itself"}
-"""Who takes the events of a dialect."""
+"""Who accepts events in a dialect."""
 
 
 def dialect_of(target: str) -> str:
@@ -74,7 +74,7 @@ def check_applicable(plan: Plan, target: str) -> None:
     if not plan.ready:
         stops = "; ".join(gate.detail for gate in plan.gates if gate.level == "stop")
         raise UnsafePlan(
-            f"the plan is not ready: {stops}", hint="correct that and plan again; it can be rehearsed as it is"
+            f"the plan is not ready: {stops}", hint="correct that and plan again; you can rehearse it as it is"
         )
     needed, planned = dialect_of(target), plan.options.dialect
     if planned != needed and not _chosen(plan, target, planned):

@@ -23,16 +23,16 @@ from pipeline.plan.sealed.facts import Canary, Coverage, Drift, HoursSeal, Month
 from pipeline.text import pluralize
 
 FORMAT = "backcast.plan/2"
-_RESTORE = "bring it back as it was; plan again only if nothing was sent"
+_RESTORE = "restore it; plan again only if nothing was sent"
 _NUL = "\0"
 _LONE = re.compile("[\udc80-\udcff]")
 _ESCAPE = re.compile(f"{_NUL}([89a-f][0-9a-f])")
 
 
 def as_text(name: str) -> str:
-    """A file name as text that JSON can hold; a name that is UTF-8 stays as it is.
+    """A file name as a string that JSON can hold; a name that is UTF-8 stays as it is.
 
-    A file name is bytes. Python reads a byte that is not UTF-8 as U+DC00 and the byte (PEP 383); it is written as
+    A file name is bytes. Python reads a byte that is not UTF-8 as U+DC00 plus the byte (PEP 383); it is written as
     U+0000, which no file name contains, and two hexadecimal digits. (Names that people read have `\\xff` instead:
     `pipeline.extractors.discovery`.)
     """
@@ -47,7 +47,7 @@ def as_name(text: str) -> str:
 class PartSeal(msgspec.Struct, frozen=True):
     """One file as it was read: enough to open it again, and to notice that it has changed.
 
-    `file` and `member` are names as `as_text` writes them. `etag` is only there for an object of a store.
+    `file` and `member` are names as `as_text` writes them. Only an object of a store has an `etag`.
     """
 
     path: str
@@ -94,7 +94,7 @@ class EventCounts(msgspec.Struct, frozen=True):
 
 
 class GroupTypeSeal(msgspec.Struct, frozen=True):
-    """One group type, the rows that name it, and whether its groups are sent. They are sent in this order."""
+    """One group type, the rows that name it, and whether its groups are sent. Types are sent in this order."""
 
     type: str
     rows: int
@@ -102,7 +102,7 @@ class GroupTypeSeal(msgspec.Struct, frozen=True):
 
 
 class GroupsSeal(msgspec.Struct, frozen=True):
-    """The groups to be sent and their properties; `left_out` counts those that are not, by code."""
+    """The groups to be sent and their properties; `left_out` counts, by code, those that are not sent."""
 
     groups: int = 0
     properties: int = 0
@@ -111,7 +111,7 @@ class GroupsSeal(msgspec.Struct, frozen=True):
 
 
 class InitialsSeal(msgspec.Struct, frozen=True):
-    """What is set once before all events, in the phase groups: for so many persons, so many properties in all."""
+    """What is set once before all events, in the phase groups: for how many persons, and how many properties in all."""
 
     persons: int = 0
     properties: int = 0
@@ -120,9 +120,9 @@ class InitialsSeal(msgspec.Struct, frozen=True):
 class PersonsSeal(msgspec.Struct, frozen=True):
     """The profiles to be sent, and how: `kind` is final or none.
 
-    `properties` counts what is written in all, `names` how often each name; `left_out` counts by code what is not
-    written, and `examples` are some of those in words.
-    `initials` is there under `--promoted-properties final`.
+    `properties` counts what is written in all, `names` how often each name is; `left_out` counts, by code, what is not
+    written, and `examples` describes some of that in words.
+    `initials` is set with `--promoted-properties final`.
     """
 
     kind: str = "final"
@@ -136,13 +136,14 @@ class PersonsSeal(msgspec.Struct, frozen=True):
 
 
 class ProfilesSeal(msgspec.Struct, frozen=True):
-    """Ids that occur on events, with and without identity, and their events, copies included. `one_day_ids` are those
-    without identity that have events on one UTC day alone, `one_day_events` their events. Of the `people`, where all
-    merged ids are one, `one_day_people` have events on one UTC day alone, `one_day_people_events` in number. People
-    `without_events` have a profile update or a merge that is sent, and no event.
+    """Ids that occur on events, with and without identity, and their events, copies included. `one_day_ids` counts ids
+    without identity that have events on a single UTC day, `one_day_events` their events. `people` counts all merged ids
+    as one; `one_day_people` of them have events on a single UTC day, `one_day_people_events` counts these events.
+    People `without_events` have a profile update or a merge that is sent, but no event.
 
-    The service copies some properties of events to persons by itself. `looked_at` events were sampled for them;
-    `promoted` counts, of these, those with each such property.
+    The service copies some event properties to persons by itself. `looked_at` events were sampled for them;
+    `promoted` counts how many of these have each such property.
+
     """
 
     identified_ids: int = 0
@@ -159,8 +160,8 @@ class ProfilesSeal(msgspec.Struct, frozen=True):
     without_events: int = 0
 
     def persons(self, mode: str) -> int:
-        """The persons that exist once all is sent to a target without any. Under the mode `identified` (--persons) an
-        anonymous id that is merged with no other is not a person."""
+        """The number of persons once everything is sent to an empty target. With the mode `identified` (--persons), an
+        anonymous id that is merged with no other does not become a person."""
         return self.people + self.without_events - (self.anonymous_ids if mode == "identified" else 0)
 
 
@@ -179,14 +180,14 @@ class PeopleSeal(msgspec.Struct, frozen=True):
 
     @property
     def initials(self) -> int:
-        """How many events of the phase groups are not of groups, but set something once for a person."""
+        """How many events of the phase groups do not concern groups, but set something once for a person."""
         initials = self.persons.initials
         return 0 if initials is msgspec.UNSET else initials.persons
 
 
 class MappingSeal(msgspec.Struct, frozen=True):
-    """The mapping as it was used: its whole text, so that a plan needs no other file. `python` is its own code; a plan
-    without any does not have it."""
+    """The mapping as it was used: its whole text, so that a plan needs no other file. `python` is its own code, absent
+    if the plan has none."""
 
     name: str
     digest: str
@@ -195,7 +196,7 @@ class MappingSeal(msgspec.Struct, frozen=True):
 
 
 class Example(msgspec.Struct, frozen=True):
-    """A row of the source as the example of a warning. `row` counts from 1."""
+    """A row of the source as an example for a warning. `row` counts from 1."""
 
     part: str
     row: int
@@ -204,8 +205,8 @@ class Example(msgspec.Struct, frozen=True):
 
 
 class ReplayedPlan(msgspec.Struct, frozen=True):
-    """The earlier plan whose settled events are left out: its digest, that of its ledger (`ledger.state_digest`), how
-    many events of all phases it settled, and its directory on this machine."""
+    """The earlier plan whose settled events are left out: its digest, the digest of its ledger (`ledger.state_digest`),
+    how many events of all phases it settled, and its directory on this machine."""
 
     digest: str
     ledger: str
@@ -216,11 +217,11 @@ class ReplayedPlan(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A sealed plan: what was read, what would be sent, and everything that decides it.
 
-    `digest` is that of its content, the same for any engine, number of workers and processor; `seal` covers the digests
-    of all `files`, too. `requests` is `requests.store.digest_of_requests`. `plugins` are what it used of installed
-    packages; a plan that used nothing of any does not have it. A plan by no mapping file has no `coverage` and no
-    `source_pairs`. `replays` is there under `--replay` alone, `canary`, the sample in the first requests, unless
-    nothing is sent or it was turned off.
+    `digest` covers its content, and is the same for any engine, number of workers and processor; `seal` also covers the
+    digests of all `files`. `requests` is `requests.store.digest_of_requests`. `plugins` are what it used from installed
+    packages, absent if it used none. A plan without a mapping file has no `coverage` and no `source_pairs`.
+    `replays` is set only with `--replay`; `canary`, the sample in the first requests, is set unless nothing is sent or
+    it was turned off.
     """
 
     format: str = FORMAT
@@ -267,13 +268,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def order_decides(self) -> bool:
-        """Whether the service makes of a person what depends on the order of its events: they set properties of the
-        person, or have such as the service copies (docs/know/service.md#persons) and nothing sends final values."""
+        """Whether what the service makes of a person depends on the order of its events: if they set properties of the
+        person, or have properties that the service copies (docs/know/service.md#persons) and nothing sends final
+        values."""
         return order_decides(self.people, self.warnings)
 
     @property
     def to_send(self) -> str:
-        """What the plan sends, each phase by its own name: `2,998 events and 40 merges`."""
+        """What the plan sends, with each phase under its own name: `2,998 events and 40 merges`."""
         events = self.events
         others = [
             pluralize(count, unit)
@@ -290,7 +292,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """What the plan would do, in one counted line."""
+        """What the plan would do, in one line with counts."""
         rows, sent = self.rows, self.to_send
         read = f"from {rows.mapped:,} of {pluralize(rows.read, 'row')} in {pluralize(len(self.parts), 'file')}"
         rejects = sum(self.rejects.values())
@@ -300,7 +302,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def order_decides(people: PeopleSeal, warnings: Mapping[str, int]) -> bool:
-    """`Plan.order_decides` of a plan with these people and warnings."""
+    """`Plan.order_decides` for a plan with these people and warnings."""
     copied = bool(people.profiles.promoted) and not people.promotes
     return copied or bool(warnings.get("overwrites_person"))
 
@@ -312,8 +314,8 @@ class _Format(msgspec.Struct):
 
 
 def seal(plan: Plan) -> Plan:
-    """The plan with its digest and its seal. Both leave out the paths and times of its files on this machine, and the
-    digest also the bytes of deflated requests."""
+    """The plan with its digest and its seal. Both leave out the paths and times of its files on this machine; the
+    digest also leaves out the bytes of deflated requests."""
     parts = [msgspec.structs.replace(part, file="", mtime_ns=0) for part in plan.parts]
     mapping = msgspec.structs.replace(plan.mapping, name=PurePath(plan.mapping.name).name)
     replays = plan.replays
@@ -330,19 +332,19 @@ def _sha256(plan: Plan) -> str:
 
 
 def save(directory: Directory, plan: Plan) -> None:
-    """Write plan.json; the last file of a plan to appear."""
+    """Write plan.json, the last file of a plan to appear."""
     text = msgspec.json.format(msgspec.json.encode(plan), indent=1)
     write_atomically(directory.plan, text + b"\n")
 
 
 def load(directory: Directory) -> Plan:
-    """Read a plan and verify its seal. Raises UsageError where there is none, UnsafePlan where it was changed."""
+    """Read a plan and verify its seal. Raises UsageError if there is none, UnsafePlan if it was changed."""
     finish_commit(directory)
     return read_plan(directory)
 
 
 def read_plan(directory: Directory) -> Plan:
-    """`load` that changes nothing in the directory: a plan that waits there to be moved into place stays there."""
+    """Like `load`, but changes nothing in the directory: a plan that waits there to be moved into place stays there."""
     try:
         text = directory.plan.read_bytes()
     except FileNotFoundError:
@@ -350,10 +352,12 @@ def read_plan(directory: Directory) -> Plan:
             hint = "create one with: backcast plan SOURCE -o DIR"
             raise UsageError(f"{directory.name} contains no plan.json", hint=hint) from None
         if is_locked(directory.path / "plan"):
-            raise UsageError(f"the plan in {directory.name} is being made now", hint="wait until it is") from None
+            raise UsageError(
+                f"the plan in {directory.name} is being made now", hint="wait until it is finished"
+            ) from None
         raise UsageError(
             f"the plan in {directory.name} was stopped before it was finished",
-            hint="run the same `backcast plan` command again; it goes on where it stopped",
+            hint="run the same `backcast plan` command again; it resumes where it stopped",
         ) from None
     try:
         version = msgspec.json.decode(text, type=_Format).format

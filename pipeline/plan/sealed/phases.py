@@ -1,9 +1,9 @@
-"""The phases of a sending, in their order, and the encoded events of the phases other than events.
+"""The phases of a sending, in order, and the encoded events of all phases except the phase events.
 
 Merges come first, because a merge that arrives after the events it joins leaves two persons. Groups come next, because
-the first five group types take all places, and with them the properties that `--promoted-properties final` sets once
-before events do. Profile updates come last, because events can overwrite them (docs/know/service.md#persons). The
-lines of a sealed file are cut into blocks by one rule, so a place in the ledger always names the same events.
+the first five group types take all places; with them come the properties that `--promoted-properties final` sets once
+before any event does. Profile updates come last, because events can overwrite them (docs/know/service.md#persons). One
+rule cuts the lines of a sealed file into blocks, so a place in the ledger always names the same events.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SealedRecord = SealedLink | SealedGroup | SealedPerson
 
 
 class _Kind(msgspec.Struct):
-    """The tag that distinguishes a line of a person from one of a group."""
+    """The tag that distinguishes a line about a person from one about a group."""
 
     kind: str = ""
 
@@ -72,7 +72,7 @@ def sealed_links(directory: Directory) -> Iterator[SealedLink]:
 
 
 def line_blocks(path: Path) -> Iterator[list[bytes]]:
-    """The lines of a sealed file in blocks: 5,000, or fewer that reach 4 MiB."""
+    """The lines of a sealed file in blocks of 5,000 lines, or of fewer that reach 4 MiB."""
     lines = list[bytes]()
     size = 0
     with path.open("rb") as file:

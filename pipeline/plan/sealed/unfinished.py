@@ -1,6 +1,6 @@
-"""What a plan that was stopped leaves behind: the blocks that are finished, with which the same command goes on.
+"""What a stopped plan leaves behind: the finished blocks, with which the same command resumes.
 
-They can be used only with the same export, mapping and options: a digest of all of these is stored next to them,
+They can be used only with the same export, mapping and options. A digest of all of these is stored next to them,
 with the instant of the plan.
 """
 
@@ -40,7 +40,7 @@ def begun(directory: Directory) -> Begun | None:
 
 
 def begin(directory: Directory, one: Begun) -> None:
-    """Say what is begun."""
+    """Record what is begun."""
     directory.staged.mkdir(parents=True)
     (directory.staged / _BEGUN).write_bytes(msgspec.json.encode(one))
 
@@ -51,12 +51,12 @@ def remove(directory: Directory) -> None:
 
 
 def blocks_of(directory: Directory) -> int:
-    """How many blocks are finished, about: those that were in work are among them."""
+    """Roughly how many blocks are finished; blocks that were in progress are included."""
     return sum(file.suffix == ".parquet" for file in directory.block_facts.glob("*"))
 
 
 def clear(directory: Directory) -> None:
-    """Remove all but finished blocks."""
+    """Remove everything but finished blocks."""
     if not any((directory.staged / "units").glob("*")):
         shutil.rmtree(directory.path, ignore_errors=True)
         return

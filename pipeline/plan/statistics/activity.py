@@ -1,7 +1,7 @@
-"""Events of one person that follow each other faster than a person acts, and events that were recorded twice.
+"""Events of one person that follow each other faster than a person can act, and events that were recorded twice.
 
-Everything is a query over the events that are sent. Every count is exact, but for two people whose ids share a hash of
-64 bits.
+Everything is a query over the events that are sent. Every count is exact, unless the ids of two people share a 64-bit
+hash.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 UNITS = {"second": SECOND, "minute": MINUTE, "day": DAY}
 MOST_BUSY, MOST_REPEATS = 20, 20
-"""So many are examples."""
+"""This many are kept as examples."""
 _APART = 5 * SECOND
-"""Repeated events stand alone: no equal event lies so near to them."""
+"""Repeated events stand alone: no other equal event lies this close to them."""
 _MOST_TIMES = 3
-"""Something recorded more often within a second is a stream of equal events, not an event recorded twice."""
+"""Something recorded more often than this within a second is a stream of equal events, not an event recorded twice."""
 _MANY = "CREATE TABLE many AS SELECT person FROM facts WHERE event GROUP BY person HAVING count(*) > {least}"
-"""The people who may have more events than a limit, which are few."""
+"""The few people who may exceed a limit."""
 _BUSY = """
 SELECT person, count(*) AS events, '{unit}' AS unit, time // {length} * {length} AS start,
     arg_min((block, row), (time, hi, lo, place)) AS first, count(*) / {limit}::DOUBLE AS rank
@@ -43,8 +43,8 @@ SELECT *, day = next_day AND next_time > time AND (block, row) > (next_block, ne
 )
 WHERE late OR (day = next_day AND next_time - time < {_APART}) OR (day = last_day AND time - last_time < {_APART})
 """
-"""The events behind a later one of the same person and day: the last one of each time in the source, if an event of
-that person's next time stands before it. And those with a neighbour that lies near."""
+"""The events after a later one of the same person and day: the last event of each time in the source, if an event of
+the person's next time stands before it. Also the events that have a close neighbour in time."""
 _REPEATS = f"""
 CREATE TABLE repeats AS
 SELECT name, events, least((block, row), other) AS row, greatest((block, row), other) AS other, time FROM (
@@ -78,7 +78,7 @@ class BusyPeriod(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """Two events of one person that are equal but for their uuid, within a second: (block, row), name and time."""
+    """Two events of one person within a second that differ only in their uuid: (block, row) of both, name and time."""
 
     row: tuple[int, int]
     other: tuple[int, int]
@@ -89,10 +89,10 @@ class Repeat(NamedTuple):
 class Activity(NamedTuple):
     """What the events of people show.
 
-    `fast_ids` have more events within a unit of time than a limit, and `busy` are those that exceed one most, then the
-    first in the source. `repeated` counts the events that equal an earlier one of the same second, by their name, and
-    `repeats` are the first of them in the source. `late` counts events that stand in the source behind a later event of
-    the same person and UTC day; `late_rows` are the (block, row) of the first of them.
+    `fast_ids` counts the people with more events than a limit within a unit of time; `busy` are those who exceed a
+    limit most, then the first in the source. `repeated` counts, by name, the events that equal an earlier one in the
+    same second; `repeats` are the first of them in the source. `late` counts events that come, in the source, after a
+    later event of the same person and UTC day; `late_rows` are the (block, row) of the first of them.
     """
 
     fast_ids: int = 0
@@ -104,7 +104,7 @@ class Activity(NamedTuple):
 
 
 def find_activity(tables: FactTables, limits: Mapping[str, int]) -> Activity:
-    """What the events to send show; `limits` are the most events of a person by the names of UNITS."""
+    """Examine the events to send; `limits` are the most events allowed for a person, by the names of UNITS."""
     people, busy = _busy(tables, limits)
     tables.run(_NEXT)
     late = tables.number("SELECT count(*) FROM acts WHERE late")
@@ -118,7 +118,7 @@ def find_activity(tables: FactTables, limits: Mapping[str, int]) -> Activity:
 
 
 def _busy(tables: FactTables, limits: Mapping[str, int]) -> tuple[int, tuple[BusyPeriod, ...]]:
-    """How many people have more events than a limit, and who exceeds one most."""
+    """How many people have more events than a limit, and those who exceed a limit most."""
     tables.run(_MANY.format(least=min(limits.values())))
     found: list[tuple[int, tuple[int, str, int, tuple[int, int]]]] = []
     if tables.number("SELECT count(*) FROM many"):

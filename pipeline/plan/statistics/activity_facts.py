@@ -1,4 +1,4 @@
-"""What `pipeline.plan.statistics.activity` shows, with files, rows and ids, as checks need it."""
+"""The result of `pipeline.plan.statistics.activity` with files, rows and ids, as checks need it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _CHARACTERS = 60
 
 
 class ActivityFacts(NamedTuple):
-    """`fast_ids` ids have more events within a second, a minute or a day than permitted; `fast` are some in words.
+    """`fast_ids` ids have more events within a second, a minute or a day than allowed; `fast` describes some of them.
 
-    `repeated` counts by name the events that equal an earlier one of the same second; `repeats` are some in words.
-    `late` events stand behind a later one of the same person and UTC day; `late_rows` are some in words.
+    `repeated` counts, by name, the events that equal an earlier one in the same second; `repeats` describes some of
+    them. `late` events come after a later one of the same person and UTC day; `late_rows` describes some of them.
     """
 
     fast_ids: int = 0
@@ -31,7 +31,7 @@ class ActivityFacts(NamedTuple):
 
 
 def limits_of(thresholds: PlanOptions) -> dict[str, int]:
-    """The most events of one person within each of UNITS."""
+    """The most events allowed for one person within each of UNITS."""
     return dict(zip(UNITS, (thresholds.per_second, thresholds.per_minute, thresholds.per_day), strict=True))
 
 

@@ -1,7 +1,7 @@
-"""The coverage of a plan: for every field of the source where it goes, for every event's name what it becomes.
+"""The coverage of a plan: where every field of the source goes, and what becomes of every event name.
 
-Rows are counted as they came, before duplicates are left out; a field counts in each row that has it, so that mapped,
-kept and dropped add up to these rows. The most frequent fields and names are listed, the others are counted.
+Rows are counted as they came, before duplicates are left out. A field counts in each row that has it, so mapped,
+kept and dropped rows add up. The most frequent fields and names are listed; the others are only counted.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from pipeline.text import printable
 from pipeline.transform.field_counts import COLUMN, EVENT, EXAMPLES, OPENED, OTHER, REJECT, ROW, BlockFields, Counted
 
 MOST_FIELDS = MOST_EVENTS = 1_000
-"""Fields and names that are listed."""
+"""This many fields and names are listed."""
 MOST_EXAMPLES = 5_000
-"""Fields with examples: the first of the source."""
+"""This many fields have examples: the first ones in the source."""
 NAME_CHARACTERS = 200
 MOST_KEYS = 100_000
-"""Counts that are in memory."""
+"""At most this many counts are in memory."""
 
 
 class _Counts:
-    """Counts by key: the columns of `key`, which are texts or BIGINT. If there are many, a database adds them up."""
+    """Counts by key: the columns of `key`, which are VARCHAR or BIGINT. If there are many, a database adds them up."""
 
     def __init__(self, scratch: Path, **key: str) -> None:
         self._scratch = scratch
@@ -74,7 +74,7 @@ class _Counts:
 
 
 class CoverageCounts:
-    """Adds up what the blocks of a source have."""
+    """Adds up what the blocks of a source contain."""
 
     def __init__(self, directory: Path, counted: Counted) -> None:
         self._levels = (ROW, OPENED, *counted.nested)
@@ -85,7 +85,7 @@ class CoverageCounts:
         self._skipped_items: Counter[str] = Counter()
 
     def add(self, block: BlockFields) -> None:
-        """Add a block; blocks come in their order."""
+        """Add a block; blocks come in order."""
         self._fields.add(block.fields)
         self._events.add(block.events)
         self._rows.update(block.rows)
@@ -99,8 +99,8 @@ class CoverageCounts:
             shown += [value for value in values if value not in shown][: EXAMPLES - len(shown)]
 
     def coverage(self, uses: FieldUses, references: ReferenceUsage, *, items: bool, duplicates: int = 0) -> Coverage:
-        """The coverage by a mapping; `items`: its decoder makes plain rows; `duplicates` are left out. `references`
-        receives the names that rows have. Called once."""
+        """The coverage by a mapping. `items`: the mapping's decoder makes plain rows; `duplicates` rows are left out.
+        `references` receives the names that rows have. Called once."""
         rows = self._rows.total()
         occurring: set[tuple[Level, str]] = set()
         fields, fields_total = _most(self._each_field(uses, references, rows, occurring), MOST_FIELDS)
@@ -138,7 +138,7 @@ class CoverageCounts:
             total = kinds.total()
             references.add(level, name, total)
             if not total:
-                continue  # a column whose cells are all blank
+                continue  # all cells of this column are blank
             if uses.refers_to(level, name):
                 occurring.add((level, name))
             yield FieldCoverage(
@@ -192,7 +192,7 @@ _One = TypeVar("_One", FieldCoverage, EventCoverage)
 
 
 def _most(every: Iterator[_One], most: int) -> tuple[list[_One], Totals]:
-    """Those with most rows, and of equal ones the first; only so many are in memory."""
+    """The entries with the most rows, the earlier ones first among equals; only `most` of them are in memory."""
     met = unmapped = 0
 
     def counted() -> Iterator[_One]:

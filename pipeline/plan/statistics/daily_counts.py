@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pipeline.plan.fact_tables import FactTables
 
 Cell: TypeAlias = tuple[str, int, str]
-"""(event name, days since 1970, outcome): outcome is `mapped`, or the code of a skip or a reject."""
+"""(event name, days since 1970, outcome); the outcome is `mapped`, or the code of a skip or a reject."""
 MOST_CELLS = 100_000
-"""The most counts of skips and rejects in memory; then they go to a file."""
+"""At most this many counts of skips and rejects are in memory; then they go to a file."""
 _AT_ONCE = 50_000
 _DAYS = f"""
 CREATE TABLE days AS
@@ -46,17 +46,17 @@ SELECT quarter, sum(events)::BIGINT AS events FROM (
 
 
 def day_name(day: int) -> str:
-    """`2021-03-01` of days since 1970."""
+    """Days since 1970 as `2021-03-01`."""
     return format_utc(day * DAY)[:10]
 
 
 def sorted_counts(counts: Counter[str]) -> dict[str, int]:
-    """Counts, the most frequent first, equal ones by name; counts of 0 are left out."""
+    """Counts, the greatest first and equal ones by name, without counts of 0."""
     return dict(sorted(((code, n) for code, n in counts.items() if n), key=lambda pair: (-pair[1], pair[0])))
 
 
 class OtherCells:
-    """Counts of skips and rejects. Those of many years and names go to a file, in which a cell may stand again."""
+    """Counts of skips and rejects. If there are many, they go to a file, which may list a cell more than once."""
 
     def __init__(self, scratch: Path, most: int = MOST_CELLS) -> None:
         self._file = scratch / "other-cells.jsonl"
@@ -64,7 +64,7 @@ class OtherCells:
         self._counts: Counter[Cell] = Counter()
 
     def add(self, counts: Mapping[Cell, int]) -> None:
-        """Add some counts."""
+        """Add counts."""
         self._counts.update(counts)
         if len(self._counts) > self._most:
             self._write()
@@ -75,15 +75,15 @@ class OtherCells:
         self._counts.clear()
 
     def lines(self) -> Iterator[tuple[str, int, str, int]]:
-        """The counts, once all were added."""
+        """The counts, after all were added."""
         if self._file.exists():
             yield from read_lines(self._file, tuple[str, int, str, int])
         yield from ((*cell, count) for cell, count in self._counts.items())
 
 
 class DailyCounts:
-    """The daily counts of a plan, once its duplicates are decided. `events` are sent, from `first` to `last` (µs UTC;
-    None without any)."""
+    """The daily counts of a plan, once its duplicates are decided. `events` is the number of events to send, from
+    `first` to `last` (µs UTC; None if there are none)."""
 
     def __init__(self, tables: FactTables, others: OtherCells) -> None:
         from pipeline.identity.database import numbers, texts
@@ -101,7 +101,7 @@ class DailyCounts:
         )
 
     def cells(self) -> Iterator[tuple[str, int, str, int]]:
-        """Each event name, day, outcome and their count, ascending."""
+        """Each event name, day and outcome with its count, ascending."""
         return self._tables.tuples(_CELLS)
 
     def quarters(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

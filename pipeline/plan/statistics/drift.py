@@ -1,9 +1,9 @@
-"""The drift of a plan: what the properties of its events are from month to month.
+"""The drift of a plan: how the properties of its events change from month to month.
 
-The events are those of the plan's sample as they are sent, duplicates included. If a month has more events than are
-in the sample, numbers of values are estimates for all of them. The properties with most events are examined by the
-checks and written to drift.jsonl, a line for each event name, property and month; the others are counted and named.
-plan.json has the most notable ones, with the months from which on something is different.
+The events are those of the plan's sample, as they are sent, duplicates included. If the sample has only some events of
+a month, the numbers of values are estimates for all of them. The checks examine the properties with the most events.
+drift.jsonl has a line of each of these for each event name, property and month; the others are counted and named.
+plan.json has the most notable ones, with the months in which something changes.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ from pipeline.plan.statistics.values import (
 from pipeline.text import printable
 
 MOST_MONTHS = 250_000
-"""So many entries of event name, property and month are examined, those of the properties with most events."""
+"""At most this many entries of event name, property and month are examined: the properties with the most events."""
 MOST_PROPERTIES = 100_000
-"""Properties of one event name that are examined: the first."""
+"""At most this many properties of one event name are examined: the first ones."""
 MOST_LISTED = 300
-"""Properties in plan.json."""
+"""At most this many properties are in plan.json."""
 MOST_PERIODS = 12
 MOST_NAMED = 20
 NAME_CHARACTERS = 200
 SOME = 3
 FEW = 3
-"""A property in at most this number of events of the sample is rare."""
+"""A property in at most this many events of the sample is rare."""
 _ENOUGH, _TYPED, _STEP, _SHARE, _SURE = 20, 10, 0.1, 0.01, 5
-"""A period begins when a month of enough events has another share of empty values, by a step, or when enough values
-are of other types. Types count that have a share of the values; in a sample, those of at least _SURE of its values."""
+"""A period begins when the share of empty values changes by a step in a month with enough events, or when enough values
+have other types. A type counts if it has a share of the values; in a sample, if it has at least _SURE values."""
 
 FAMILIES = {
     "text": (TEXT, COMMA, ROUNDED),
@@ -73,15 +73,15 @@ FAMILIES = {
     "object": (OBJECT, LARGE_IN_OBJECT),
     "list": (LIST, LARGE_IN_LIST),
 }
-"""The types that people read, and the kinds of each."""
+"""The types as people read them, and the kinds that belong to each."""
 _Numbers = NDArray[np.int64]
 
 
 class PropertyDrift(msgspec.Struct, frozen=True):
-    """A property of an event name by month: `months` (since January 1970) are those from its first to its last that
-    have events of the name, `events` counts these and `sampled` those in the sample, `counts` has a row of KINDS for
-    each, `distinct` the different values and `exact` whether they are counted, `empties` has the places of the first
-    null or blank values. `whole` is that of all months."""
+    """A property of an event name by month. `months` (since January 1970) run from its first to its last, as far as
+    they have events of the name. `events` counts these events, and `sampled` those in the sample. `counts` has a row of
+    KINDS for each month, `distinct` the number of different values and `exact` whether it is counted exactly; `empties`
+    has the places of the first null or blank values. `whole` covers all months."""
 
     event: str
     name: str
@@ -96,49 +96,50 @@ class PropertyDrift(msgspec.Struct, frozen=True):
 
     @property
     def present(self) -> int:
-        """The events that have the property, with null as well."""
+        """The events that have the property, null included."""
         return sum(self.whole.counts)
 
     @property
     def filled(self) -> int:
-        """The events in which it is neither null nor blank."""
+        """The events in which the property is neither null nor blank."""
         counts = self.whole.counts
         return sum(counts) - counts[NULL] - counts[BLANK]
 
     def of(self, family: str) -> int:
-        """How many values are of one of FAMILIES."""
+        """How many values belong to one of FAMILIES."""
         return sum(self.whole.counts[kind] for kind in FAMILIES[family])
 
     def seen(self, values: int) -> int:
-        """How many values there are in the sample, if all events have `values`."""
+        """How many of these values are in the sample, if all events have `values` of them."""
         return round(values * self.whole.seen / max(self.present, 1))
 
     @property
     def families(self) -> dict[str, int]:
-        """How many values are of each of FAMILIES, the most frequent first."""
+        """How many values belong to each of FAMILIES, the most frequent first."""
         counts = {family: self.of(family) for family in FAMILIES}
         return {family: count for family, count in sorted(counts.items(), key=lambda one: -one[1]) if count}
 
     def by_month(self, family: str) -> _Numbers:
-        """The same in each month."""
+        """How many values belong to one of FAMILIES in each month."""
         found: _Numbers = self.counts[:, list(FAMILIES[family])].sum(axis=1)
         return found
 
     @property
     def empty(self) -> _Numbers:
-        """In each month, the events in which the property is missing, null or blank."""
+        """The events of each month in which the property is missing, null or blank."""
         found: _Numbers = self.events - self.counts.sum(axis=1) + self.counts[:, [NULL, BLANK]].sum(axis=1)
         return found
 
     def place(self, family: str) -> int:
-        """Where the first value of one of FAMILIES is: its block, shifted left by PLACE_SHIFT, plus its row in it."""
+        """The place of the first value of one of FAMILIES: its block, shifted left by PLACE_SHIFT, plus its row
+        there."""
         places = self.whole.places
         return min(places[kind] for kind in FAMILIES[family])
 
 
 class EventNames(NamedTuple):
-    """How many properties the sampled events of a name have, how many of these are rare, some of these, and the place
-    of one of them."""
+    """How many properties the sampled events of a name have, how many of these are rare, some of the rare ones, and the
+    place of one."""
 
     event: str
     events: int
@@ -149,8 +150,8 @@ class EventNames(NamedTuple):
 
 
 class DriftFacts(msgspec.Struct, frozen=True):
-    """What the checks examine: `properties` in the order of their names, and the event names with most rare ones.
-    `in_sample` says in words that they are those of a sample, "" if all events were examined."""
+    """What the checks examine: `properties` in the order of their names, and the event names with the most rare ones.
+    `in_sample` says in words that these come from a sample; "" if all events were examined."""
 
     properties: Sequence[PropertyDrift] = ()
     names: Sequence[EventNames] = ()
@@ -158,7 +159,7 @@ class DriftFacts(msgspec.Struct, frozen=True):
 
 
 class _Examined:
-    """The properties with most events, whose months are no more than `most`."""
+    """The properties with the most events, limited to `most` months in total."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -185,7 +186,7 @@ class _Examined:
 
 
 def examine(sample: EventSample, path: Path, most_months: int = MOST_MONTHS) -> tuple[Drift, DriftFacts, str]:
-    """The drift of a sample, what checks examine, and the sha256 of the file of all months, which is written."""
+    """The drift of a sample, what checks examine, and the sha256 of the file of all months, which this writes."""
     examined = _Examined(most_months)
     rarest: list[EventNames] = []
     for name, months in sample.names():
@@ -209,13 +210,14 @@ def examine(sample: EventSample, path: Path, most_months: int = MOST_MONTHS) -> 
 
 
 def _margin(events: int) -> float:
-    """The percentage points within which a share of `events` sampled events is that of all, in 95 of 100 cases."""
+    """The margin in percentage points: a share in a sample of `events` is that close to the share of all in 95 of 100
+    cases."""
     return round(100 * 1.96 * sqrt(0.25 / events), 1)
 
 
 def _in_words(size: Size) -> str:
     return (
-        f" (in a sample of {size.events:,} of {size.of:,} events; a share of a month is within"
+        f" (in a sample of {size.events:,} of {size.of:,} events; the share in a month is accurate to"
         f" {_margin(size.of_cell):.1f} percentage points)"
     )
 
@@ -294,7 +296,7 @@ def _lines(one: PropertyDrift) -> Iterator[dict[str, object]]:
 
 
 def _periods(one: PropertyDrift) -> list[Period]:
-    """The months that are alike, together."""
+    """The periods of a property: similar months, put together."""
     empty, total, sampled = one.empty, one.events, one.sampled
     families = np.stack([one.by_month(family) for family in FAMILIES], axis=1)
     starts = [0]
@@ -329,7 +331,7 @@ def _error(one: PropertyDrift, month: int) -> float:
 
 
 def _differ(counts: _Numbers, others: _Numbers, share: float) -> bool:
-    """Whether one has families, with this share of its values, that the other does not have at all, or too few of."""
+    """Whether one of them has families with this share of its values that the other lacks, or has too few of."""
     some, more = set(_types(counts)), set(_types(others))
     sure = set(_types(counts, share)) | set(_types(others, share))
     return bool((some ^ more) & sure)
@@ -342,7 +344,7 @@ def _types(counts: _Numbers, share: float = _SHARE) -> list[str]:
 
 
 def _ranked(one: PropertyDrift) -> tuple[tuple[Any, ...], PropertyDrift, list[Period]]:
-    """The property, and what orders it among others: by changes of type and steps of the empty share, mixed types, and
+    """The property with its rank: by changes of type and steps of the empty share, then mixed types, then
     events."""
     periods = _periods(one)
     steps = [abs(after.empty - before.empty) for before, after in pairwise(periods)]

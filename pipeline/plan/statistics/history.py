@@ -1,7 +1,7 @@
-"""What the daily counts of a plan show over time: events a day of everything and of the most frequent names.
+"""What the daily counts of a plan show over time: events a day, in all and for the most frequent names.
 
 Checks look here for days, names and levels that a person has to see. The counts come by name, ascending, as they are
-written to cells.jsonl, so that no row is read again; the series of no more than `MOST_NAMES` names are kept.
+written to cells.jsonl, so no row is read again. The series of at most `MOST_NAMES` names are kept.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 MOST_NAMES = 1_000
 _ELSEWHERE = 1_100
-"""Events further than so many days from the rest are of broken clocks: they say nothing on the days between."""
+"""Events further than this many days from the rest come from broken clocks: they say nothing about the days between."""
 
 Counts = NDArray[np.int64]
 
 
 class Series(NamedTuple):
-    """Events a day, from the day `first` (days since 1970) on, without a day left out. No event is an empty series."""
+    """Events a day, for every day from `first` (days since 1970) on. Without events the series is empty."""
 
     first: int
     counts: Counts
@@ -33,7 +33,7 @@ class Series(NamedTuple):
         return self.first + len(self.counts) - 1
 
     def between(self, first: int, end: int) -> int:
-        """The events from the day `first` until before the day `end`."""
+        """The events from the day `first` up to, but not including, the day `end`."""
         return int(self.counts[max(first - self.first, 0) : max(end - self.first, 0)].sum())
 
 
@@ -49,7 +49,7 @@ class Span(NamedTuple):
 
 
 class History(msgspec.Struct, frozen=True):
-    """Events by day: of all names, of the most frequent ones, and the span of each name."""
+    """Events by day, of all names and of the most frequent ones, and the span of each name."""
 
     total: Series = NO_SERIES
     names: Mapping[str, Series] = msgspec.field(default_factory=dict)
@@ -57,7 +57,7 @@ class History(msgspec.Struct, frozen=True):
 
 
 class HistoryBuilder:
-    """Takes the counts of one name after the other."""
+    """Takes the counts name by name."""
 
     def __init__(self, most_names: int = MOST_NAMES) -> None:
         self._most = most_names
@@ -69,7 +69,7 @@ class HistoryBuilder:
         self._spans: dict[str, Span] = {}
 
     def add(self, event: str, day: int, count: int) -> None:
-        """The events of a name on a day. All days of a name come together, ascending."""
+        """Add the events of a name on a day. All days of a name come together, ascending."""
         if event != self._name:
             self._end_name()
             self._name = event
@@ -78,7 +78,7 @@ class HistoryBuilder:
         self._total[day] += count
 
     def history(self) -> History:
-        """What was added."""
+        """The history of everything that was added."""
         self._end_name()
         days = sorted(self._total)
         names = {name: series for _, name, series in sorted(self._largest, key=lambda one: (-one[0], one[1]))}
@@ -97,7 +97,7 @@ class HistoryBuilder:
 
 
 def series_of(days: Sequence[int], counts: Sequence[int]) -> Series:
-    """The series of ascending days, without the days that lie years from most of the events."""
+    """The series of ascending days, without days that lie years away from most of the events."""
     if not days:
         return NO_SERIES
     at, numbers = np.asarray(days, np.int64), np.asarray(counts, np.int64)

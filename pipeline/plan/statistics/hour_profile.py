@@ -1,7 +1,7 @@
-"""What hours of day show about the clock that wrote them: its night, its changes in spring and autumn, its jumps.
+"""What the hours of day show about the clock that wrote them: its night, its changes in spring and autumn, its jumps.
 
 A profile is the share of a history's events in each quarter of an hour of the day. Only a clear one says anything:
-people of one region sleep together, while those of the whole world, a server's jobs and small numbers have no night.
+people of one region sleep at the same time, while the whole world, a server's jobs and small numbers have no night.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from pipeline.timestamps import DAY, ZoneClock
 
 Shares = NDArray[np.float64]
 LEAST_EVENTS = 1_000
-"""A stretch of days with fewer events has no profile."""
+"""A range of days with fewer events has no profile."""
 _NIGHT_HOURS, _NIGHT_SHARE = 5, 0.08
-"""The five quietest hours in a row have at most this share; 0.21 is that of any five hours of an even day."""
+"""The five quietest hours in a row have at most this share of the events; any five hours of an even day have 0.21."""
 _QUIET = 1 / 3
-"""An hour is quiet below this part of the average hour."""
+"""An hour is quiet if it has less than this part of the average hour."""
 _LONGEST_NIGHT, _LONG_NIGHT = 18, 12
 _DAYS_AROUND = 21
-"""So many days before a change of the clock are compared with as many after it."""
+"""This many days before a change of the clock are compared with as many after it."""
 _CLEAR, _BETTER = 10, 2.5
-"""One shift fits clearly better than another: the difference of both distances is so many times what chance makes
-of them, and one distance is so many times the other."""
+"""One shift fits clearly better than another if the difference of both distances is _CLEAR times what chance makes,
+and one distance is _BETTER times the other."""
 
 
 class Night(NamedTuple):
-    """The longest quiet part of a day: from an hour on, for so many hours, with a share of all events."""
+    """The longest quiet part of a day: its first hour, its number of hours, and its share of all events."""
 
     start: int
     hours: int
@@ -51,12 +51,13 @@ class Night(NamedTuple):
 
     @property
     def by_day(self) -> bool:
-        """Whether no night of people lies so. Offices close for half a day or more: the middle of that says less."""
+        """Whether it lies at a time when people do not sleep. Offices close for half a day or more, so the middle of a
+        long night counts less."""
         return 10 <= self.middle <= 19 if self.hours > _LONG_NIGHT else 8 <= self.middle <= 22.5
 
 
 def night_of(hours: Counts, least: int = LEAST_EVENTS) -> Night | None:
-    """The night of 24 counts, None where there is no clear one."""
+    """The night of 24 counts, or None if there is no clear one."""
     total = int(hours.sum())
     if total < least:
         return None
@@ -79,9 +80,10 @@ def _runs(quiet: NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 
 class Evidence(NamedTuple):
-    """What the changes of a clock show: at how many the hours of the events stay, and at how many they move with it.
+    """What the changes of a clock show: after how many of them the hours of the events stay, and after how many they
+    move.
 
-    `moved` are the days of the latter. Those that show nothing are in neither.
+    `moved` are the days of the changes after which they move. Changes that show nothing are in neither count.
     """
 
     stay: int
@@ -92,9 +94,9 @@ class Evidence(NamedTuple):
 def evidence_of_changes(history: HourHistory) -> Evidence:
     """Compare the hours of day before and after each change of the source's clock.
 
-    People change their clocks, too. Where the source has their clock, its hours of day stay as they were. Where it has
-    a clock that is never changed, such as UTC, and was only read as one that is, they move: people come an hour
-    earlier in spring, and an hour later in autumn.
+    People change their clocks, too. If the source uses their clock, its hours of day stay as they were. If the source's
+    clock never changes, as UTC, and was only read as one that does, the hours move: people come an hour earlier in
+    spring, and an hour later in autumn.
     """
     stay, moved = 0, []
     walls, events = history.walls, history.events
@@ -117,7 +119,8 @@ def evidence_of_changes(history: HourHistory) -> Evidence:
 
 
 def fitting_lag(before: Counts, after: Counts, lags: tuple[int, ...]) -> int | None:
-    """By how many places the second profile comes later than the first, of these; None where none fits clearly best."""
+    """By how many places (one of `lags`) the second profile comes later than the first; None if none fits clearly
+    best."""
     if min(before.sum(), after.sum()) < LEAST_EVENTS:
         return None
     first, second = before / before.sum(), after / after.sum()
@@ -128,7 +131,7 @@ def fitting_lag(before: Counts, after: Counts, lags: tuple[int, ...]) -> int | N
 
 
 def clock_in_words(history: HourHistory, zone: str) -> str:
-    """What the changes of the clock show, "" where they show nothing."""
+    """What the changes of the clock show, in words; "" if they show nothing."""
     evidence = evidence_of_changes(history)
     decided = evidence.stay + evidence.move
     if not decided:
@@ -136,19 +139,19 @@ def clock_in_words(history: HourHistory, zone: str) -> str:
     if evidence.stay > evidence.move:
         return (
             f"At {evidence.stay:,} of {pluralize(decided, 'change')} to and from daylight saving time the hours of day"
-            f" stay as they were: the clock of the source is changed as that of {zone}."
+            f" stay as they were: the clock of the source changes as that of {zone} does."
         )
     return (
         f"At {evidence.move:,} of {pluralize(decided, 'change')} to and from daylight saving time the hours of day"
-        f" move: the clock of the source is not changed as that of {zone}."
+        f" move: the clock of the source does not change as that of {zone} does."
     )
 
 
 class Jump(NamedTuple):
-    """From a month on, the events come so many hours later by the clock of the source than in the months before.
+    """From a month on, events come this many hours later by the source's clock than in the months before.
 
-    `month` counts from January 1970; `events` are those from it on, until the next jump; `last` is the last quarter of
-    an hour (`HourHistory.quarters`) that has one of them.
+    `month` counts from January 1970; `events` counts from that month until the next jump; `last` is the last quarter of
+    an hour (`HourHistory.quarters`) that has one of these events.
     """
 
     month: int
@@ -160,8 +163,8 @@ class Jump(NamedTuple):
 def jumps_of(history: HourHistory, least: int = LEAST_EVENTS) -> list[Jump]:
     """The months in which the night moves by two hours or more and stays there.
 
-    Where zones are declared from a date on, the night has to move on the clock of the first zone as well: where it
-    moves on the clock of the source alone, the declared zones explain it.
+    If zones are declared from a date on, the night must move on the clock of the first zone as well: if it moves only
+    on the source's clock, the declared zones explain it.
     """
     months = _months(history.walls)
     found = dict(_moves(months, history.walls, history.events, least))
@@ -186,8 +189,8 @@ def _months(walls: Counts) -> Counts:
 def _moves(months: Counts, walls: Counts, events: Counts, least: int) -> Iterator[tuple[int, int]]:
     """(month, hours later) of each month in which the night moves.
 
-    A month is compared with those before it, up to three of them; the month of the change itself, which is partly
-    before and partly after, fits neither. An hour more or less is a change to or from daylight saving time.
+    A month is compared with up to three months before it; the month of the change itself, which lies partly before and
+    partly after, fits neither. A shift of one hour is a change to or from daylight saving time.
     """
     numbers, number = np.unique(months, return_inverse=True)
     profiles = np.zeros((len(numbers), 24), np.int64)
@@ -205,7 +208,7 @@ def _moves(months: Counts, walls: Counts, events: Counts, least: int) -> Iterato
 
 
 def _hours_later(before: list[Counts], profile: Counts) -> int:
-    """By how many hours a profile comes later than those before it, 0 where nothing fits clearly better."""
+    """By how many hours a profile comes later than those before it; 0 if no shift fits clearly better."""
     first = np.sum(before, axis=0)
     reference = first / first.sum()
     shares = profile / profile.sum()
@@ -217,9 +220,10 @@ def _hours_later(before: list[Counts], profile: Counts) -> int:
 
 
 class SkippedHour(NamedTuple):
-    """An hour (from 0) of the source's clock that has no event on some Sundays of spring, where so many are usual.
+    """An hour (from 0) of the source's clock that has no event on some Sundays of spring, although `usual` are usual
+    then.
 
-    `zone` is one whose clock skips it.
+    `zone` is one whose clock skips that hour.
     """
 
     hour: int
@@ -229,15 +233,15 @@ class SkippedHour(NamedTuple):
 
 
 _SKIPPING = (("America/New_York", 2), ("Europe/London", 1), ("Europe/Berlin", 2), ("Europe/Helsinki", 3))
-"""Zones whose clocks skip an hour in spring, and that hour; one for each pair of day and hour."""
+"""Zones whose clocks skip an hour in spring, with that hour; one zone for each combination of day and hour."""
 _CERTAIN = 25
 
 
 def skipped_hour(history: HourHistory) -> SkippedHour | None:
-    """The hour that the source's clock skips in spring although the zone it is read in does not.
+    """The hour that the source's clock skips in spring although the zone by which it is read does not.
 
-    Of the same hour on the four Sundays before and after, the median is usual. That an hour with 25 events in the
-    medians of all years has none by chance happens once in 70 thousand million times.
+    The usual number is the median of the same hour on the four Sundays before and the four after. If the medians of all
+    years add up to 25 events, the hour is empty by chance once in 70 thousand million times.
     """
     if not len(history.quarters):
         return None

@@ -1,9 +1,9 @@
 """Events to send by hour of day: in UTC, and on the clock of the source.
 
-People sleep, so most histories have a night. A wrong time zone moves it into the day, and a clock that is put forward
-in spring, or is not, shows by it (`pipeline.plan.checks.hours`). All of it comes from counts by quarter of an hour,
-because every offset from UTC in use is a multiple of one. They take 16 bytes for each quarter that has events, 6 MB for
-ten years, since no event lies before 1970 or in the future.
+People sleep, so most histories have a night. A wrong time zone moves it into the day, and it shows whether a clock is
+put forward in spring (`pipeline.plan.checks.hours`). All of this comes from counts by quarter of an hour,
+because every offset from UTC in use is a multiple of one. The counts take 16 bytes for each quarter that has events,
+6 MB for ten years, since no event lies before 1970 or in the future.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _WEEKDAY_OF_1970 = 3
 
 
 class ClockChange(NamedTuple):
-    """The clock of the source is put forward at the quarter `at` (UTC), by so many quarters; back where negative."""
+    """The source's clock is put forward at the quarter `at` (UTC), by this many quarters, or back if negative."""
 
     at: int
     by: int
 
 
 class HourHistory:
-    """Events by quarter of an hour since 1970 in UTC, and the clock of the source, which `zones` describe."""
+    """Events by quarter of an hour since 1970 in UTC, and the source's clock, which `zones` describe."""
 
     def __init__(
         self, zones: Sequence[tuple[str, str]] = (), quarters: Counts = NO_QUARTERS, events: Counts = NO_QUARTERS
@@ -43,16 +43,16 @@ class HourHistory:
         self.quarters = quarters
         """The numbers of the quarters that have events, ascending."""
         self.events = events
-        """The events of each of `quarters`."""
+        """The number of events in each of `quarters`."""
 
     @cached_property
     def walls(self) -> Counts:
-        """The numbers of `quarters` on the clock of the source."""
+        """The numbers of `quarters` on the source's clock."""
         return self.quarters + self._offsets
 
     def days(self, total: Series) -> Series:
-        """The events of each day of the source's clock, as far as `total`, the same by UTC day, goes, and a day more
-        at each end."""
+        """The events of each day of the source's clock, for the days of `total` (the same by UTC day) and a day more at
+        each end."""
         days = self.walls // QUARTERS_A_DAY
         some = (days >= total.first - 1) & (days <= total.last + 1)
         if not some.any():
@@ -62,15 +62,15 @@ class HourHistory:
 
     @property
     def on_first_clock(self) -> Counts:
-        """The numbers of `quarters` on the clock of the first zone, as if no other were declared."""
+        """The numbers of `quarters` on the clock of the first zone, as if no other zone were declared."""
         return HourHistory(self.clock.zones[:1], self.quarters, self.events).walls
 
     @cached_property
     def _days(self) -> tuple[Counts, Counts, Counts, Counts]:
-        """The days that have events, the day of each of `quarters`, and what the clock of the source is ahead of UTC
-        at the beginning and at the end of these days, in quarters.
+        """The days that have events, the day of each of `quarters`, and how far the source's clock is ahead of UTC at
+        the beginning and at the end of these days, in quarters.
 
-        The zones of some countries were not ahead by whole quarters until the seventies; they are rounded.
+        Until the seventies, the zones of some countries were not ahead by whole quarters; their offsets are rounded.
         """
         days, number = np.unique(self.quarters // QUARTERS_A_DAY, return_inverse=True)
         first, last = (
@@ -80,9 +80,9 @@ class HourHistory:
 
     @cached_property
     def _offsets(self) -> Counts:
-        """What the clock of the source is ahead of UTC in each of `quarters`, in quarters.
+        """How far the source's clock is ahead of UTC in each of `quarters`, in quarters.
 
-        A day that begins and ends with one offset has no other.
+        A day that begins and ends with the same offset has only that one.
         """
         _, number, first, last = self._days
         offsets = first[number]
@@ -94,8 +94,8 @@ class HourHistory:
         return round(self.clock.offset_at(quarter * QUARTER) / QUARTER)
 
     def changes(self) -> Iterator[ClockChange]:
-        """When the clock of the source is put forward or back by an hour or less, on days that have events. The dates
-        from which another zone was named are no changes of a clock."""
+        """When the source's clock is put forward or back by an hour or less, on days that have events. A date from
+        which another zone was named does not count as a change."""
         declared = {since for _, since in self.clock.zones if since}
         days, _, first, last = self._days
         for place in np.flatnonzero((first != last) & (np.abs(last - first) <= 4)).tolist():
@@ -106,7 +106,7 @@ class HourHistory:
                 yield ClockChange(at, after - int(first[place]))
 
     def seal(self, clock: str = "") -> HoursSeal:
-        """The counts of a day and of a week, for a report."""
+        """The counts by hour of a day and of a week, for a report."""
         source = by_place(self.walls // 4 % 24, self.events, 24)
         days = (self.walls // QUARTERS_A_DAY + _WEEKDAY_OF_1970) % 7
         utc = by_place(self.quarters // 4 % 24, self.events, 24)

@@ -1,4 +1,4 @@
-"""The sample of a plan's events (`pipeline.transform.sample`): kept on disk while they are read, then cell by cell."""
+"""The sample of a plan's events (`pipeline.transform.sample`): kept on disk while rows are read, then read by cell."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _CHOSEN = np.dtype(
     [("cell", "<u4"), ("size", "<u4"), ("hash", "<u8"), ("place", "<u8"), ("time", "<i8"), ("at", "<u8")]
 )  # fmt: skip
 AT_ONCE = 16 * 1024 * 1024
-"""Bytes of events in memory."""
+"""This many bytes of events are in memory."""
 
 
 class Some(NamedTuple):
-    """Some sampled events of one name and month: their texts, places (the number of the block, shifted left by
-    PLACE_SHIFT, plus the row) and days, in the order of the places."""
+    """Some sampled events of one name and month: their JSON texts, their places (the block's number, shifted left by
+    PLACE_SHIFT, plus the row) and their days, in the order of the places."""
 
     texts: list[bytes]
     places: list[int]
@@ -32,8 +32,8 @@ class Some(NamedTuple):
 
 
 class Month(NamedTuple):
-    """One event name in one month (since January 1970): how many events it has, how many of them are in the sample, and
-    these."""
+    """One event name in one month (since January 1970): how many events it has, how many are in the sample, and the
+    sampled ones."""
 
     month: int
     events: int
@@ -42,7 +42,8 @@ class Month(NamedTuple):
 
 
 class Size(NamedTuple):
-    """`events` of `of` are in the sample: all of a name and month if it has at most `of_cell`, else `of_cell`."""
+    """`events` of `of` are in the sample: all events of a name and month if it has at most `of_cell`, else that
+    many."""
 
     events: int = 0
     of: int = 0
@@ -50,7 +51,7 @@ class Size(NamedTuple):
 
 
 class EventSample:
-    """Takes what the processes chose, block by block, and drops what is not in the sample."""
+    """Takes what the worker processes chose, block by block, and drops what does not belong in the sample."""
 
     def __init__(self, directory: Path, most: int) -> None:
         self._path = directory / "sample"
@@ -60,14 +61,14 @@ class EventSample:
         self._at = 0
 
     def close(self) -> None:
-        """Release memory and disk."""
+        """Free memory and disk."""
         self._file.close()
         self._chosen.clear()
         with suppress(FileNotFoundError):
             self._path.unlink()
 
     def add(self, block: int, found: Sampled) -> None:
-        """Add what a process chose of a block."""
+        """Add what a worker process chose from a block."""
         numbers = self._shares.add(found.cells, found.counts)
         kept = np.flatnonzero(found.hashes <= self._shares.bounds(numbers)[found.cell_of])
         chosen = np.zeros(len(kept), _CHOSEN)
@@ -82,7 +83,7 @@ class EventSample:
         self._at += len(found.texts)
 
     def names(self) -> Iterator[tuple[str, Iterator[Month]]]:
-        """The event names in order, each with its months in order, whether or not the sample has events of them."""
+        """The event names in order, each with its months in order, even those without sampled events."""
         cells = self._shares.cells()
         chosen = self._choose()
         self._file.flush()
@@ -97,12 +98,12 @@ class EventSample:
             yield name, map(month, numbers)
 
     def size(self) -> Size:
-        """How large the sample is."""
+        """The size of the sample."""
         numbers = range(len(self._shares.cells()))
         return Size(len(self._choose()), sum(map(self._shares.total, numbers)), self._shares.of_cell)
 
     def _choose(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:
-        """What is in the sample, by cell and place."""
+        """The contents of the sample, by cell and place."""
         chosen = np.concatenate(self._chosen) if self._chosen else np.zeros(0, _CHOSEN)
         bounds = self._shares.bounds(np.arange(len(self._shares.cells())))
         chosen = chosen[chosen["hash"] <= bounds[chosen["cell"]]] if len(chosen) else chosen

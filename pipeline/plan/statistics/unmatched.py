@@ -1,7 +1,7 @@
 """References of a mapping that no row of the source matches, which a person should review before anything is sent.
 
 A misspelt column name costs a property of every event, or the key that identifies events, although every row is valid.
-The names that rows have are those that the coverage of a plan counts.
+The coverage of a plan counts the names that rows have.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from pipeline.text import are, pluralize, printable
 
 MAX_SHOWN = 10
 MOST_NAMES = 2_000
-"""Names of one object that can be suggested."""
+"""At most this many names of one object can be suggested."""
 _CHARACTERS = 80
 
 
 class MissingReferences(NamedTuple):
-    """The sentence about references that no row matches. `required`: without them no row has an event name, a person,
-    a time or its key."""
+    """The sentence about references that no row matches. `required`: without one of them, no row has an event name, a
+    person, a time or its key."""
 
     detail: str
     required: bool
 
 
 class ReferenceUsage:
-    """The references that some row should have, and the names that the rows of a source have."""
+    """The references that some row should match, and the names that the rows of a source have."""
 
     def __init__(self, references: Sequence[Reference]) -> None:
         self._references = references
@@ -37,14 +37,14 @@ class ReferenceUsage:
         self._names: dict[Level, dict[str, int]] = {}
 
     def add(self, level: Level, name: str, rows: int) -> None:
-        """Add a name that an object of rows has, and in how many of them it has a value; 0 for a column of a table
-        whose cells are blank. Of the names that the mapping does not use, the first are kept, to be suggested."""
+        """Add a name that an object in rows has, and in how many rows it has a value; 0 for a table column with only
+        blank cells. The first names that the mapping does not use are kept as suggestions."""
         counted = self._names.setdefault(level, {})
         if name in self._named or len(counted) < MOST_NAMES:
             counted[name] = rows
 
     def missing(self) -> MissingReferences | None:
-        """The references that no row matches; None where there are none."""
+        """The references that no row matches; None if every one is matched."""
         missing = {
             reference: where for reference in self._references if (where := self._missing(reference)) is not None
         }
@@ -67,7 +67,8 @@ class ReferenceUsage:
         return MissingReferences(text, bool(needed))
 
     def _missing(self, reference: Reference) -> tuple[Level, str] | None:
-        """The first name on the way to a reference's that no row has, and the object that lacks it; None for none."""
+        """The first name on the path of a reference that no row has, and the object that lacks it; None if there is
+        none."""
         for level, name in path_to(reference):
             if name not in self._names.get(level, {}):
                 return level, name
@@ -93,7 +94,7 @@ _ROLES = {"event": "an event's name", "distinct_id": "a person", "time": "a time
 
 
 def _near(word: str, names: Mapping[str, int], named: Iterable[str]) -> str | None:
-    """The name that was probably meant: one that differs in case or punctuation alone, else a similar one; preferably a
+    """The name that was probably meant: one that differs only in case or punctuation, else a similar one; preferably a
     name that the mapping does not use."""
     used = set(named)
     for some in ([name for name in names if name not in used], list(names)):

@@ -1,4 +1,4 @@
-"""What the values of a property are: their types, how many are different, where the first of each type is."""
+"""The values of a property: their types, how many are different, and the place of the first of each type."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ KINDS = (
     "object with large integer", "list with large integer",
     "amount with comma", "rounded number",
 )  # fmt: skip
-"""What a value is: `blank` is an empty string or one of spaces alone, `numeric text` a string that is a number, as
-"12.50", without an exponent and without a zero before it; `large integer` is beyond 2^53; `amount with comma` a string
-such as 49,90 or 1.234,50; `rounded number` one such as 1.6E+12, whose last digits are lost."""
+"""The kinds of values. `blank` is an empty string or one of spaces; `numeric text` is a string that is a number, such
+as "12.50", without an exponent or leading zeros; `large integer` is beyond 2^53; `amount with comma` is a string
+such as 49,90 or 1.234,50; `rounded number` is one such as 1.6E+12, whose last digits are lost."""
 NULL, BLANK, TEXT, NUMERIC, INTEGER, LARGE, DECIMAL, BOOLEAN, OBJECT, LIST = range(10)
 LARGE_IN_OBJECT, LARGE_IN_LIST, COMMA, ROUNDED = range(10, len(KINDS))
 MOST_DISTINCT = 64
-"""Fewer different values than this are counted exactly; for more, this number of the smallest hashes gives an
+"""Fewer different values than this are counted exactly. If there are more, this many smallest hashes give an
 estimate."""
 MOST_LONG = 8
 LONG_TEXT = 100
@@ -42,12 +42,12 @@ _FIRST_OF_OTHERS = b'0123456789-+. "'
 """The first character of a string that is a number or blank, or the quote that ends an empty one."""
 _text = msgspec.json.Decoder(str).decode
 _BETWEEN = b"\0"
-"""No JSON text has this byte."""
+"""A byte that occurs in no JSON text."""
 
 
 class LongTexts(NamedTuple):
-    """The strings of LONG_TEXT characters or more: how many there are, the length of the longest, how many are as
-    long, the place of the first of these, and the smallest hashes of their values."""
+    """The strings of LONG_TEXT characters or more: how many there are, the length of the longest, how many have that
+    length, the place of the first of these, and the smallest hashes of their values."""
 
     texts: int = 0
     longest: int = 0
@@ -67,9 +67,9 @@ NO_LONG_TEXTS = LongTexts()
 
 
 class Values(NamedTuple):
-    """A property of one event name in one month, or in all: how many values are of each of KINDS, and the place of the
+    """A property of one event name in one month, or in all: how many values have each of KINDS and the place of the
     first of each; the first and last day; the smallest MOST_DISTINCT hashes of values that are not empty, ascending;
-    and its long texts. `seen` are the values in the sample, of which `counts` is the estimate for all events."""
+    and its long strings. `seen` are the values in the sample, from which `counts` estimates all events."""
 
     counts: tuple[int, ...]
     places: tuple[int, ...]
@@ -92,7 +92,8 @@ class Values(NamedTuple):
         )
 
     def scaled(self, events: int, sampled: int) -> Values:
-        """The estimate for `events` events, of which `sampled` are in the sample. It is never more than there are."""
+        """The estimate for `events` events, of which `sampled` are in the sample. No estimate exceeds the number of
+        events."""
         if events == sampled:
             return self
         counts = [(count * events + sampled // 2) // sampled for count in self.counts]
@@ -101,21 +102,21 @@ class Values(NamedTuple):
 
 
 def smallest(hashes: Iterable[Iterable[int]], most: int) -> tuple[int, ...]:
-    """The smallest different hashes, ascending."""
+    """The `most` smallest different hashes, ascending."""
     return tuple(sorted({one for some in hashes for one in some})[:most])
 
 
 def distinct(hashes: Sequence[int], values: int) -> tuple[int, bool]:
-    """How many of some values are different, by their smallest hashes, and whether this is exact."""
+    """How many of `values` values are different, judging by their smallest hashes, and whether this is exact."""
     if len(hashes) < MOST_DISTINCT:
         return len(hashes), True
     return min(values, round((MOST_DISTINCT - 1) * 2**32 / (hashes[-1] + 1))), False
 
 
 def values_of(some: Some) -> dict[str, Values]:
-    """What the properties of some events are, without those that the import sets by itself.
+    """The values of each property of some events, without properties that the import itself sets.
 
-    Events with the same names are taken together, so that most of the work is done by column.
+    Events with the same property names are processed together, so that most of the work is done by column.
     """
     alike: dict[tuple[str, ...], tuple[list[Iterable[Raw]], list[int]]] = {}
     for index, text in enumerate(some.texts):
@@ -141,7 +142,7 @@ def values_of(some: Some) -> dict[str, Values]:
 
 
 def _values(texts: list[bytes], events: list[int], some: Some) -> Values:
-    """What some values of a property are; `events` has the index of the event of each."""
+    """The values of one property; `events` has the index of the event of each value."""
     counts, places = [0] * len(KINDS), [NO_PLACE] * len(KINDS)
     different = Counter(texts)
     kinds = {text: kind_of(text) for text in different}
@@ -176,7 +177,7 @@ def _long_texts(lengths: dict[bytes, int], texts: list[bytes], events: list[int]
 
 
 def kind_of(value: bytes) -> int:
-    """Which of KINDS the JSON text of a value is."""
+    """The index in KINDS of a value, which is given as JSON text."""
     match value[0]:
         case 0x22:
             return _kind_of_text(value)

@@ -1,4 +1,4 @@
-"""Events of the plan that the target has already: an import that was made before, by this tool or by a script."""
+"""Events of the plan that the target already has: from an earlier import, by this tool or by a script."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NAME_CHARACTERS = 60
 
 @check(150, ALREADY_THERE, needs="events", also=(SAME_EVENTS,))
 def check_already_there(target: Target) -> Iterator[Check] | None:
-    """Does the target have events of the plan, by their uuids, or as the same events under other uuids?"""
+    """Does the target have events of the plan, under their uuids, or as the same events under other uuids?"""
     if target.plan is None or target.directory is None:
         return None
     return iter(_results(target))
@@ -52,7 +52,7 @@ def _results(target: Target) -> list[Check]:
         return [Check(ALREADY_THERE, "ok", "the plan has no event")]
     comparison = Comparison(directory, target.planned_cells, target.cells, target.questions)
     if not comparison.common:
-        return [Check(ALREADY_THERE, "ok", "the target has no event of a name and day of the plan")]
+        return [Check(ALREADY_THERE, "ok", "the target has no event with a name and day of the plan")]
     with opened(comparison) as database:
         matches = find_matches(comparison, database)
     events = sum(target.planned_cells.values())
@@ -78,7 +78,7 @@ def check_other_versions(target: Target) -> Check | None:
     if plan is None or directory is None or not plan.events.phases.get(EVENTS):
         return None
     check_tables(plan, directory, (directory.requests.name,))
-    comparison = Comparison(directory, {}, TargetCells({}, {}), target.questions)  # it asks by uuid, whatever the day
+    comparison = Comparison(directory, {}, TargetCells({}, {}), target.questions)  # asks by uuid, whatever the day
     with opened(comparison) as database:
         return _other_versions(find_other_versions(comparison, database, target.clock.now), plan)
 
@@ -100,7 +100,7 @@ def _other_versions(versions: OtherVersions, plan: Plan) -> Check:
         f" {first.row:,}, is planned as {planned} and there as {there}{person}"
     )
     hint = (
-        "the service would keep both versions: plan again with the mapping and --timezone of the import that is there"
+        "the service would keep both versions: plan again with the mapping and --timezone of the earlier import"
         " (backcast diff compares its plan with this one), leave the rows out, or use a new project"
     )
     examples = [one._asdict() | {"part": plan.parts[one.part].path} for one in versions.found[:MOST_EXAMPLES]]
@@ -118,12 +118,12 @@ def _detail(matches: Matches, found: Counter[Cell], count: int, events: int, und
     shown = [f"{printable(event, _NAME_CHARACTERS)} on {day} ({n:,})" for (event, day), n in ranked[:_SHOWN]]
     more = f" and {len(ranked) - _SHOWN:,} more names and days" if len(ranked) > _SHOWN else ""
     about = "" if matches.complete else "about "
-    return f"{about}{count:,} {looked} {are(count)} there already {under}{basis}: {', '.join(shown)}{more}"
+    return f"{about}{count:,} {looked} {are(count)} already there {under}{basis}: {', '.join(shown)}{more}"
 
 
 def _hint(name: str, level: Level) -> str:
     if name == ALREADY_THERE:
-        what = "if the export was sent from another plan, go on with that one, which has the ledger"
+        what = "if the export was sent from another plan, continue with that one, which has the ledger"
     else:
         what = "leave out the days of the earlier import with --since and --until, or use a new project"
     return f"{what}; or accept it with --allow-already-there" if level == "stop" else what

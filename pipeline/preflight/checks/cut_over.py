@@ -1,4 +1,4 @@
-"""Where live events begin at the target, and on which days the plan has events too: those would be counted twice."""
+"""When live events begin at the target, and on which days the plan has events too: those would be counted twice."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pipeline.timestamps import DAY, format_utc
 
 CUT_OVER = "cut_over"
 MOST_NAMES = 100
-"""Event names that the facts list, those with most planned events first."""
+"""The facts list at most this many event names: those with the most planned events."""
 MOST_DAYS = 1_000
-"""Days and names that the facts list."""
+"""The facts list at most this many days and names."""
 _SHOWN = 5
 _NAME_CHARACTERS = 60
 
@@ -26,11 +26,11 @@ _NAME_CHARACTERS = 60
 def check_cut_over(target: Target) -> Check:
     """Do live events begin before the plan ends?
 
-    The facts have the first live event (`first_live`, null without any), and for a plan what overlaps by name
+    The facts have the first live event (`first_live`, null if there is none), and for a plan what overlaps by name
     (`names`) and by day and name (`days`).
     """
     if target.own_unknown:
-        detail = "the plan was made without provenance, so what was sent of it cannot be distinguished from live events"
+        detail = "the plan was made without provenance, so its sent events cannot be told apart from live ones"
         return Check(CUT_OVER, "unknown", detail, "compare with backcast verify")
     live, plan = target.live, target.plan
     first = live.first
@@ -52,23 +52,23 @@ def check_cut_over(target: Target) -> Check:
     overlap = _Overlap(target.planned_cells, target.cells.live, format_utc(first)[:10])
     facts |= overlap.facts(live)
     if not overlap.live:
-        return Check(CUT_OVER, "ok", f"{begin}, and there is none on a day of the plan from then on", facts=facts)
+        return Check(CUT_OVER, "ok", f"{begin}, and none is on a later day of the plan", facts=facts)
     detail = (
-        f"{begin}, and the plan goes on until {moment_text(last)}: on {pluralize(len(overlap.days), 'day')} both have"
+        f"{begin}, and the plan runs until {moment_text(last)}: on {pluralize(len(overlap.days), 'day')} both have"
         f" events, {overlap.planned:,} of the plan and {overlap.live:,} live; {overlap.largest()}"
     )
     if overlap.planned_from_then == sum(target.planned_cells.values()):
-        hint = "all of the plan is on days with live events: choose --until yourself, or find out what the events are"
+        hint = "the whole plan is on days with live events: choose --until yourself, or find out what these events are"
     else:
         hint = (
             "plan again with --until first-live, which leaves out"
-            f" up to {pluralize(overlap.planned_from_then, 'event')} from then on, or with a time of your own"
+            f" up to {pluralize(overlap.planned_from_then, 'event')} from then on, or with your own time"
         )
     return Check(CUT_OVER, "warning", detail, hint, facts)
 
 
 class _Overlap:
-    """The days from the first live event on that have planned and live events."""
+    """The days, from the first live event on, that have planned and live events."""
 
     def __init__(self, planned: Mapping[tuple[str, str], int], live: Mapping[tuple[str, str], int], begin: str) -> None:
         from_then = {cell: count for cell, count in planned.items() if cell[1] >= begin}
@@ -87,9 +87,9 @@ class _Overlap:
             self.names.setdefault(event, []).append((day, mine, others))
 
     def largest(self) -> str:
-        """The names with most days of both, in words."""
+        """The names with the most days on which both sides have them, in words."""
         if not self.names:
-            return "no event name is in both on one day"
+            return "no day has the same event name on both sides"
         ranked = sorted(self.names, key=lambda event: (-len(self.names[event]), event))
         shown = [f"{_shown(event)} on {pluralize(len(self.names[event]), 'day')}" for event in ranked[:_SHOWN]]
         more = len(ranked) - len(shown)

@@ -11,7 +11,7 @@ from pipeline.text import pluralize
 
 DURATION = "duration"
 MEGABITS = 10
-"""The upload that the time for the bytes is given for; nothing is known of the real one before something is sent."""
+"""The upload speed for which the time for the bytes is given; the real one is unknown before something is sent."""
 
 
 @check(135, DURATION)
@@ -28,12 +28,12 @@ def check_duration(target: Target) -> Check | None:
         answer = target.capture_host.seconds
         seconds["requests"] = requests * answer / at_once
         parts.append(
-            f"{duration_text(seconds['requests'])} by requests, {at_once} at a time of {answer * 1000:,.0f} ms as the"
-            " host answered now"
+            f"{duration_text(seconds['requests'])} by requests, {at_once} at a time, {answer * 1000:,.0f} ms each as"
+            " the host answered now"
         )
     seconds["events"] = plan.events.made / IMPORTERS_RATE
     parts.append(
-        f"{duration_text(seconds['events'])} by events, at --rate {IMPORTERS_RATE}, as the service's own importer"
+        f"{duration_text(seconds['events'])} by events, at --rate {IMPORTERS_RATE}, like the service's own importer"
     )
     seconds["bytes"] = plan.event_bytes * 8 / (MEGABITS * 1_000_000)
     size = size_text(plan.event_bytes)

@@ -1,6 +1,6 @@
 """The plan against the target: its state and dialect, and the rules of age and size.
 
-A project's `drop_events_older_than_seconds` drops older events without an error, historical ones too; an
+A project's `drop_events_older_than_seconds` drops older events without an error, even historical ones; an
 event younger than 48 hours may be billed whatever its flag (docs/know/service.md#historical-migration).
 """
 
@@ -26,19 +26,19 @@ SETTING = "drop_events_older_than_seconds"
 HISTORICAL = timedelta(hours=48)
 MOST_EVENTS = 200_000_000
 MOST_BYTES = 100_000_000_000
-"""Above these the service asks for a notice first (docs/know/service.md#before-an-import)."""
+"""Above these numbers, the service asks for a notice first (docs/know/service.md#before-an-import)."""
 
 
 @check(70, DROPPED, needs="project")
 def check_dropped(target: Target) -> Check:
-    """Would the project drop events of the plan for their age?"""
+    """Would the project drop events of the plan because of their age?"""
     project, planned = target.project.record or {}, target.planned
     if SETTING not in project:
         hint = "check in the project's settings whether old events are dropped"
         return Check(DROPPED, "unknown", f"the project does not show its setting {SETTING}", hint)
     seconds = project[SETTING]
     if seconds is None:
-        return Check(DROPPED, "ok", "the project drops no event for its age")
+        return Check(DROPPED, "ok", "the project drops no events because of their age")
     if type(seconds) is not int or seconds < 0:
         return Check(DROPPED, "unknown", f"the project's setting {SETTING} is not a number: {str(seconds)[:40]}")
     hint = "remove the setting in the project before the import; it drops events without an error"
@@ -53,7 +53,9 @@ def check_dropped(target: Target) -> Check:
     if not older:
         return Check(DROPPED, "ok", f"the project drops events older than {setting}; the plan has none")
     events = sum(planned.days.values())
-    detail = f"the project would drop up to {older:,} of {pluralize(events, 'event')}, as older than {setting}"
+    detail = (
+        f"the project would drop up to {older:,} of {pluralize(events, 'event')}, because they are older than {setting}"
+    )
     return Check(DROPPED, "stop", detail, hint, {"events": older})
 
 
@@ -72,7 +74,8 @@ def check_recent(target: Target) -> Check | None:
         detail = f"at least {pluralize(recent, 'event')} {are(recent)} younger than 48 hours, and may be billed"
     else:
         detail = (
-            f"{pluralize(boundary, 'event')} {are(boundary)} of {first}, may still be younger than 48 hours, and billed"
+            f"{pluralize(boundary, 'event')} {are(boundary)} from {first}, may still be younger than 48 hours, and be"
+            " billed"
         )
     hint = "plan without --allow-recent, or with an earlier --until"
     return Check(RECENT, "warning", detail, hint, {"events": recent or boundary})
@@ -117,5 +120,5 @@ def check_dialect(target: Target) -> Check | None:
             check_applicable(plan, to)
     except UnsafePlan as error:
         return Check(DIALECT, "stop", error.message, error.hint)
-    suffix = ", as that of the target" if plan.options.dialect == dialect_of(to) else ""
+    suffix = ", like the target's" if plan.options.dialect == dialect_of(to) else ""
     return Check(DIALECT, "ok", f"the plan's dialect is {plan.options.dialect!r}{suffix}")

@@ -1,8 +1,8 @@
 """Enabled hog functions that an import would trigger: destinations, which send events elsewhere, and transformations,
 which change or drop them.
 
-The list has no mappings of a function (docs/know/service.md#hog-functions), so each one that its list item does not
-rule out is retrieved. One that was changed in between is judged as it is now, and the result says so.
+The list does not show a function's mappings (docs/know/service.md#hog-functions), so each function that the list does
+not rule out is retrieved. If one was changed in between, it is judged as it is now, and the result says so.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _NAME_CHARACTERS = 60
 
 @check(90, "workflows")
 def check_workflows(target: Target) -> Check | None:
-    """Workflows match imported events, too (docs/know/service.md#historical-migration), and no operation of the
+    """Workflows match imported events too (docs/know/service.md#historical-migration), and no operation of the
     contract lists them."""
     if target.client is None or not target.project.known:
         return None
-    detail = "workflows fire on imported events as functions do, and the management API does not show them"
+    detail = "workflows fire on imported events as functions do, but the management API does not show them"
     return Check("workflows", "unknown", detail, "check the project's workflows, and turn off those that would fire")
 
 
 @check(80, FUNCTIONS, needs="project")
 def check_functions(target: Target) -> list[Check]:
-    """One result for each function that would or may fire, else one result that none would.
+    """One result for each function that would or may fire, else one result saying that none would.
 
-    With `allow_firing` those that would are a warning.
+    With `allow_firing`, functions that would fire are a warning.
     """
     client, planned = target.client, target.planned
     assert client is not None
@@ -110,13 +110,13 @@ def _transformation(
                 )
                 return Check(TRANSFORMATION, "ok", detail + note)
         else:
-            note = f"; its code is not that of its template, so it may ignore $geoip_disable{note}"
+            note = f"; its code differs from its template, so it may ignore $geoip_disable{note}"
     detail = f"{name} {on.verdict} change or drop {_on(on, planned)}{_why(on, record)}{note}"
     return Check(TRANSFORMATION, "warning", detail, f"{hint} --enabled false --to …")
 
 
 def _on(on: Matched, planned: PlannedEvents | None) -> str:
-    """`12 events (a, b)`: those that would trigger it, else those that may."""
+    """The events that would trigger it, else those that may: `12 events (a, b)`."""
     names = [name for name in (on.would or on.may) if name is not None]
     if planned is None:
         return "imported events" if on.would else "imported events of some names"
@@ -147,5 +147,5 @@ def _allowed(result: Check, target: Target) -> Check:
     options = target.request.options
     if (result.name, result.level) != (DESTINATION, "stop") or not (options.allow_firing or options.pause_functions):
         return result
-    why = "it is turned off meanwhile" if options.pause_functions else "allowed by --allow-firing"
+    why = "it is turned off during the import" if options.pause_functions else "allowed by --allow-firing"
     return replace(result, level="warning", detail=f"{result.detail}; {why}")

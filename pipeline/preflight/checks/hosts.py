@@ -1,4 +1,4 @@
-"""The hosts of capture and management: their addresses, whether capture responds, and the time there."""
+"""The hosts of capture and management: their addresses, whether capture responds, and their time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _APPLICATION = {"app.posthog.com": "us", "us.posthog.com": "us", "eu.posthog.com
 CLOCK_TOLERANCE = 60
 """Seconds: a `Date` has whole seconds, and an answer takes some time."""
 CLOCK_LIMIT = 24 * 3600
-"""Seconds beyond which the age of events is wrong for the service, whose own window for history is 24 hours
+"""Beyond this many seconds, the service judges the age of events wrongly: its own window for history is 24 hours
 (docs/know/service.md#historical-migration)."""
 
 
@@ -30,13 +30,13 @@ def check_address(target: Target) -> Check:
     capture, management = address_of(to), management_address(to, target.request.options.api)
     host = urlsplit(capture).hostname or ""
     if host in _APPLICATION:
-        detail = f"{host} is the application's host, not that of capture"
+        detail = f"{host} is the application's host, not the capture host"
         return Check(ADDRESS, "stop", detail, f"give --to {_APPLICATION[host]}")
     region = region_of(to)
     other = next((name for name, address in REGIONS.items() if _origin(address) == _origin(management)), "")
     if region and other and region != other:
-        detail = f"events would go to the region {region}, and {management} is the region {other}"
-        return Check(ADDRESS, "stop", detail, "name one region; a project is in one of them only")
+        detail = f"events would go to the region {region}, but {management} is in the region {other}"
+        return Check(ADDRESS, "stop", detail, "name one region: a project is in only one of them")
     if region and region == other:
         return Check(ADDRESS, "ok", f"region {region}: capture at {capture}, management at {management}")
     if _origin(capture) == _origin(management):
@@ -64,7 +64,7 @@ def check_capture_host(target: Target) -> Check | None:
         )
     if not response.status:
         hint = response.hint or "check the address and the network"
-        return Check(REACH, "stop", f"{address} cannot be reached: {response.detail}", hint)
+        return Check(REACH, "stop", f"cannot reach {address}: {response.detail}", hint)
     detail = f"{address} answers, but does not accept batches: {response.status}{reason}"
     return Check(REACH, "stop", detail, response.hint or "check the address: it must be the capture host")
 
@@ -82,12 +82,12 @@ def check_clock(target: Target) -> Check:
 def compare_clocks(clock: ServiceClock) -> Check:
     """Compare the `Date` of a response with this machine's clock."""
     if clock.service is None:
-        return Check(CLOCK, "unknown", "no answer of the service had its time")
+        return Check(CLOCK, "unknown", "no answer from the service showed its time")
     ahead = (clock.local - clock.service).total_seconds()
     if abs(ahead) <= CLOCK_TOLERANCE:
         return Check(CLOCK, "ok", "this machine's clock and the service's agree")
     detail = f"this machine's clock is {_length(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} the service's"
-    hint = "set this machine's clock, then plan again: a plan takes the age of events from it"
+    hint = "set this machine's clock, then plan again: a plan judges the age of events by it"
     return Check(CLOCK, "stop" if abs(ahead) > CLOCK_LIMIT else "warning", detail, hint)
 
 

@@ -1,7 +1,7 @@
-"""People of the plan who live at the target already: profile values that would change, and merges that touch them.
+"""People of the plan who already exist at the target: profile values that would change, and merges that touch them.
 
-What was written and merged cannot be taken back. A sample of both is looked up, and all of it where it is small. Once
-something of the plan was sent, its own persons cannot be distinguished from others, so nothing is looked up any more.
+What was written and merged cannot be taken back. A sample of both is looked up, or everything if there is little. Once
+something of the plan was sent, its own persons cannot be told apart from others, so nothing is looked up any more.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _MOST_NAMES = 50
 
 @check(160, PROFILES, needs="events")
 def check_live_profiles(target: Target) -> Check | None:
-    """Would profile updates of the plan change values of persons who are there already?"""
+    """Would profile updates of the plan change values of persons who are already there?"""
     plan, directory = target.plan, target.directory
     if plan is None or directory is None or has_begun(target):
         return None
     planned = plan.events.phases.get("persons", 0)
     if not planned:
-        return Check(PROFILES, "ok", "the plan writes no profile")
+        return Check(PROFILES, "ok", "the plan writes no profiles")
     updates = list(sampled(directory.persons, planned, SealedPerson))
     persons = read_persons(target.questions, [update.distinct_id for update in updates])
     changed, filled, kept = Counter[str](), Counter[str](), Counter[str]()
@@ -56,7 +56,7 @@ def check_live_profiles(target: Target) -> Check | None:
         filled.update(name for name in written | once if person.properties.get(name) is None)
         kept.update(name for name in once if person.properties.get(name) is not None)
         touched += changed.total() > before
-    with contextlib.suppress(OSError):  # a directory that cannot be written has its warning from preflight.json
+    with contextlib.suppress(OSError):  # preflight.json warns of an unwritable directory
         write_profiles_before(directory, plan.digest, earlier)
     facts = {
         "policy": plan.options.profile_policy,
@@ -72,12 +72,12 @@ def check_live_profiles(target: Target) -> Check | None:
         gains = f"{pluralize(filled.total(), 'value')} would be added and none changed"
         return Check(PROFILES, "ok", f"{who}; {policy} {gains}" if persons else who, facts=facts)
     detail = f"{who}; {policy} {pluralize(touched, 'person')} would get other values: {most_frequent(changed)}"
-    hint = "plan with --profile-policy fill-only, which changes none, or prefix=TEXT, which writes beside them"
+    hint = "plan with --profile-policy fill-only, which changes none, or prefix=TEXT, which writes under other names"
     return Check(PROFILES, "warning", detail, hint, facts)
 
 
 def _before(update: SealedPerson, person: LivePerson) -> ProfileBefore:
-    """What a live person has where an update writes."""
+    """What a live person has in the properties that an update writes."""
     names = [*msgspec.json.decode(update.set), *msgspec.json.decode(update.set_once)]
     if isinstance(update.unset, msgspec.Raw):
         names += msgspec.json.decode(update.unset)
@@ -104,7 +104,7 @@ def check_live_merges(target: Target) -> Check | None:
     for link in links:
         into, other = persons.get(link.distinct_id), persons.get(link.other)
         if into is not None and other is not None and into.id == other.id:
-            continue  # they are one person already
+            continue  # they are already one person
         if other is not None and other.identified:
             refused.append(link)
         elif any(id in identified and events[id] for id in (link.distinct_id, link.other)):
@@ -122,8 +122,6 @@ def check_live_merges(target: Target) -> Check | None:
     if touched:
         parts.append(f"{len(touched):,} of {of} would add history to identified persons with live events, for good")
     if refused:
-        parts.append(
-            f"{len(refused):,} of {of} would be refused by the service, since the id that is absorbed is identified"
-        )
-    hint = "look at the pairs in preflight --json (examples); leave out those that are wrong with --identities"
+        parts.append(f"{len(refused):,} of {of} would be refused by the service, since the absorbed id is identified")
+    hint = "look at the pairs in preflight --json (examples); leave out the wrong ones with --identities"
     return Check(MERGES, "warning", "; ".join(parts), hint, facts)

@@ -1,7 +1,7 @@
 """The project and its keys.
 
-An unknown capture key of a valid shape is answered 200, and its events are lost (docs/know/service.md#answers). So the
-shape proves nothing; the project's own `api_token`, or reading back what was sent, does.
+An unknown capture key with a valid shape is answered 200, and its events are lost (docs/know/service.md#answers). So
+the shape proves nothing; the project's own `api_token`, or reading back what was sent, does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeline.targets import region_of
 SHAPE = "capture_key"
 KEY_PROJECT = "capture_key_project"
 PAID_PLAN = "paid_plan"
-_PROVED_BY = "prove it with a personal key of the scope project:read, or by reading back one sent batch"
+_PROVED_BY = "prove it with a personal key that has the scope project:read, or by reading back one sent batch"
 _BILLING = "check the billing page of the organization"
 
 
@@ -48,7 +48,7 @@ def check_key_project(target: Target) -> Check:
     if key is None:
         return Check(KEY_PROJECT, "unknown", "there is no capture key")
     if project is None:
-        detail = "no project can be read, and an unknown key is answered 200"
+        detail = "cannot read a project, and the service answers 200 to unknown keys too"
         return Check(KEY_PROJECT, "unknown", detail, _PROVED_BY)
     own = is_key_of(key, project)
     if own is None:
@@ -63,10 +63,10 @@ def check_key_project(target: Target) -> Check:
 
 @check(60, PAID_PLAN, needs="project")
 def check_paid_plan(target: Target) -> Check:
-    """Has the project's organization the paid plan that an import needs?
+    """Does the project's organization have the paid plan that an import needs?
 
     The contract has no operation for it (docs/know/service.md#before-an-import). The service has one, with the
-    scope billing:read, for the organization that the key's user opened last: its answer counts only where that is
+    scope billing:read, for the organization that the key's user opened last: its answer counts only if that is
     the project's own.
     """
     client, project = target.client, target.project.record or {}
@@ -80,7 +80,7 @@ def check_paid_plan(target: Target) -> Check:
         return Check(PAID_PLAN, "unknown", check_of_error(PAID_PLAN, error).detail, _BILLING)
     organization = project.get("organization")
     if not organization or not isinstance(current, dict) or current.get("organization") != organization:
-        detail = "the management API shows the plan of another or an unnamed organization"
+        detail = "the management API shows the plan of another organization, or of one without a name"
         return Check(PAID_PLAN, "unknown", detail, _BILLING)
     products = billing.get("products") if isinstance(billing, dict) else None
     subscribed = [

@@ -1,6 +1,6 @@
 """Event properties that the service copies to persons: on live persons, imported history replaces newer values.
 
-The service takes whatever arrives last, whatever its time is (docs/know/service.md#persons).
+The service keeps whatever arrives last, whatever its time (docs/know/service.md#persons).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def check_promoted(target: Target) -> Check | None:
             PROMOTED, "ok", f"{who}; none of them has a value that events of the plan would replace", facts=facts
         )
     detail = (
-        f"{who}; on {touched:,} of them the service would replace values by those of imported events,"
+        f"{who}; on {touched:,} of them the service would replace values with those of imported events,"
         f" whatever their time: {most_frequent(counts)}"
     )
     hint = "leave these properties out in the mapping, rename them, or use a project without live persons"
@@ -54,7 +54,7 @@ def check_promoted(target: Target) -> Check | None:
 
 
 def _ids(target: Target) -> list[str]:
-    """Different ids of events with a person, from some requests of the plan."""
+    """Different ids of events that have a person, from some requests of the plan."""
     directory = target.directory
     assert directory is not None
     numbers = spread([request.number for request in read_requests(directory, EVENTS)], REQUESTS)
