@@ -256,7 +256,12 @@ def test_the_rows_of_an_unpacked_file_of_adobe_are_counted(tmp_path: Path) -> No
         ("exportmanifest.json", "pendo", {"other": 1}, "is not a manifest of"),
         ("u/billofmaterials.json", "pendo", {"other": 1}, "is not a bill of materials of"),
         *(
-            ("manifests/1.json", "heap", {"dump_id": 1, "tables": [entry]}, r"json is not a manifest of Heap: .*tables\[0")
+            (
+                "manifests/1.json",
+                "heap",
+                {"dump_id": 1, "tables": [entry]},
+                r"json is not a manifest of Heap: .*tables\[0",
+            )
             for entry in (7, {"files": ["a"]}, {"name": "users", "files": None}, {"name": "users", "files": 7})
         ),
     ],

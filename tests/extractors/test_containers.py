@@ -193,7 +193,10 @@ LOSING = [
     (gzip.compress(ZIP), "zip archive inside"),
     (changed(ZIP, ZIP.index(b"PK\x01\x02") + 8, 1), "encrypted with a password"),
     (ZIP[:-100], r"a is cut short"),  # its directory is at its end
-    (zipped(THIRDS[0]) + zipped(THIRDS[2], name="b"), r"damaged.*the bytes of the zip from 0 onwards belong to no member"),
+    (
+        zipped(THIRDS[0]) + zipped(THIRDS[2], name="b"),
+        r"damaged.*the bytes of the zip from 0 onwards belong to no member",
+    ),
     (containers.unlisted(zipfile.ZIP_STORED), "belong to no member in its directory"),
     (containers.unlisted(zipfile.ZIP_DEFLATED), "belong to no member in its directory"),
     *((ZIP + more, f"bytes from {len(ZIP):,} onwards come after the end of the zip") for more in (b"\n", b"garbage")),

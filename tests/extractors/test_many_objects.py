@@ -102,8 +102,8 @@ def test_a_listing_that_ends_early_is_an_error(url: str) -> None:
     with serving(objects):
         for answer, why in (
             (refusal(403, "AccessDenied"), "no permission to read it"),
-            (refusal(404, "NoSuchBucket"), "its bucket is gone while it is listed"),
-            ((200, {}, b"<html><body>Sign in</body></html>"), "what it answered is no listing"),
+            (refusal(404, "NoSuchBucket"), "its bucket disappeared during the listing"),
+            ((200, {}, b"<html><body>Sign in</body></html>"), "its answer is not a listing"),
             (listing("e/9", more="<IsTruncated>true</IsTruncated>"), "cannot be continued"),
             (listing("e/9", more=_ENDLESS), "repeats itself|a page twice"),
             (listing("e/000000.jsonl", more=_ENDLESS), "repeats itself|a page twice"),
