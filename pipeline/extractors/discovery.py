@@ -121,7 +121,7 @@ def open_source(
     search = _Search(rules)
     files, root = files_of(paths, spool, search.note, step)
     if not files and not search.notes:
-        raise UsageError(f"nothing was found in {', '.join(paths)}", hint="name the export's own folder")
+        raise UsageError(f"there are no files in {', '.join(paths)}", hint="check the path; is the download finished?")
     wanted = [file for file in files if search.wants_file(file, shown(file.path, root))]
     del files
     for number, (file, head) in enumerate(zip(wanted, _heads(wanted), strict=True), 1):
@@ -133,7 +133,7 @@ def open_source(
     search.note_others(root)
     if not search.parts and not any(note.code == "empty_file" for note in search.notes):
         reasons = "; ".join(f"{note.where}: {note.detail}" for note in search.notes[:5])
-        raise UsageError(f"nothing to read was found in {', '.join(paths)} ({reasons})", hint="name the export itself")
+        raise UsageError(f"there is nothing to read in {', '.join(paths)} ({reasons})", hint="name the export itself")
     distinct = _without_copies(search, step)
     parts = tuple(replace(part, index=index) for index, (part, _) in enumerate(distinct))
     sizes = tuple(size for _, size in distinct)

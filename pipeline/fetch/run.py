@@ -138,7 +138,7 @@ def _whole(tool: Tool, between: tuple[Instant | str, Instant | str]) -> Window:
         if rest or seconds % tool.step:
             unit = {DAY: "a day", HOUR: "an hour"}.get(tool.step, "a second")
             raise UsageError(
-                f"--{name} is not the start of {unit}, and {tool.title} exports {tool.clock}",
+                f"--{name} must be the start of {unit}: {tool.title} exports {tool.clock}",
                 hint="write 2024-01-31" if tool.step == DAY else "write 2024-01-31 or 2024-01-31T05:00:00Z",
             )
         edges.append(seconds)

@@ -10,7 +10,7 @@
  * Limits: 64 levels of nesting and 4 opened members per line (lines.c); names of 1,000 bytes, with 16,384 spellings
  * (names.c); 16,384 names while dicts are read (header.c); 256 words of 63 bytes (texts.c); 2^30 renames, and 1,024
  * spread members (renames.c); 16 objects of cells (cells.c); for a record of several lines, 10,000 lines and 1 MiB
- * (delimited.c). Python reads lines, rows, blocks, texts and spellings beyond a limit; nothing is cut. */
+ * (delimited.c). Python reads lines, rows, blocks, strings and spellings beyond a limit; nothing is cut. */
 
 #ifndef BACKCAST_NATIVE_H
 #define BACKCAST_NATIVE_H

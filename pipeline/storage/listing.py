@@ -81,7 +81,7 @@ def _rest(bucket: str, wanted: str, page: _Page) -> Iterator[Found]:
 
 
 def statuses_in_listings(names: Sequence[str]) -> dict[str, FileStatus]:
-    """The statuses of those of these sorted URLs that listings show with fewer requests than one per URL.
+    """The statuses of the URLs, which are sorted, that listings find with fewer requests than one per URL.
 
     Ask for each name that is missing from the result.
     """

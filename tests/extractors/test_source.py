@@ -82,7 +82,7 @@ READ_ME = b"# Export\n\nSee the wiki, please.\n"
     ("files", "given", "kind", "message"),
     [
         ({}, [], UsageError, "no export was named"),
-        ({}, [""], UsageError, "nothing was found in"),
+        ({}, [""], UsageError, "there are no files in"),
         ({"a.txt": ROW}, ["*.json"], UsageError, "nothing matches"),
         ({}, ["gone.json"], UnreadableExport, "gone.json"),
         ({"README": READ_ME}, [""], UsageError, "README: text"),

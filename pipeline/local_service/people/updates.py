@@ -205,7 +205,7 @@ def is_group_event(event: str, settings: Settings) -> bool:
 
 
 def as_text(value: Any) -> str:
-    """A JSON value as the text that the service makes of it where an id or a key is expected."""
+    """A JSON value as the text that the service makes of it if it expects an id or a key."""
     if isinstance(value, str):
         return value
     if value is None:
