@@ -21,7 +21,7 @@ class VerifyOptions(Checked):
     )  # fmt: skip
     uuids: str = option(
         "all", "--uuids", choices=("all", "differing"), shown=True,
-        help="Compare events one by one: all, or only those of days whose counts differ. Only all is a proof.",
+        help="Compare events one by one: all, or only those of days whose counts differ. A proof needs all.",
     )  # fmt: skip
     settle: float | None = option(
         None, "--settle", least=0, metavar="TIME", read=read_seconds,
