@@ -48,7 +48,7 @@ def read_limits(text: str | float) -> tuple[RateLimit, ...]:
     for one in str(text).replace("_", "").split(","):
         match = _LIMIT.fullmatch(one.strip())
         if match is None or not float(match[1]):
-            raise UsageError(f"not a rate: {one.strip()!r}", hint="write it as 5000, 2MB or 5000,500@08:00-18:00")
+            raise UsageError(f"not a rate: {one.strip()!r}", hint="write 5000, 2MB or 5000,500@08:00-18:00")
         hours = None if match[3] is None else read_hours(match[3])[0]
         limit = RateLimit(float(match[1]) * UNITS.get(match[2], 1), BYTES if match[2] else EVENTS, hours)
         if any((limit.unit, limit.hours) == (other.unit, other.hours) for other in found):
