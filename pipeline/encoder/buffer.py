@@ -1,8 +1,8 @@
 """The encoded events of a block, written into one buffer a few hundred at a time.
 
-An event is written with room for its time and uuid, which are filled in for all events of a run at once: vector
-passes over the run cost half as much as one event at a time. A run is no larger than the processor's cache, so
-it is still there when it is hashed.
+An event is written with room for its time and uuid, which are filled in for all events of a run at once: vector passes
+over the run cost half as much as doing it event by event. A run is no larger than the processor's cache, so it is still
+there when it is hashed.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from pipeline.timestamps import DAY, SECOND, format_utc
 from pipeline.uuids import Hasher, uuid_digits
 
 RUN_BYTES = 1 << 19
-"""A run is closed when it has so many bytes."""
+"""A run is closed when it has this many bytes."""
 
 _AFTER_TIME = b'","uuid":"'
 _END = b'"},'
 _UUID_ROOM = b"00000000-0000-0000-0000-000000000000"
 ENDING = {length: b"?" * length + _AFTER_TIME + _UUID_ROOM + _END for length in (20, 24, 27)}
-"""Room for the rest of an event, by the length of its time: whole seconds, milliseconds, microseconds."""
+"""Room for the rest of an event, by the precision of its time: whole seconds, milliseconds, microseconds."""
 SECONDS, MILLISECONDS, MICROSECONDS = ENDING[20], ENDING[24], ENDING[27]
 
 
 class EventBuffer:
-    """Events as text, each followed by a comma, in runs.
+    """Events as JSON text, each followed by a comma, in runs.
 
-    While a run is open its events are in `open`, up to their time and with one of the ENDINGs as room for what follows;
-    `ends`, `times` and `keys` have an entry for each. `own` are uuids of the source, by position in the run,
-    ascending; the keys there are not used. With `observe`, events are hashed.
+    The events of the open run are in `open`, up to their time and with one of the ENDINGs as room for what follows;
+    `ends`, `times` and `keys` have an entry for each. `own` are uuids from the source, by position in the run,
+    ascending; keys at these positions are not used. With `observe`, events are hashed.
     """
 
     def __init__(self, hasher: Hasher, *, observe: bool = False) -> None:
@@ -51,7 +51,7 @@ class EventBuffer:
         self.own: dict[int, str] = {}
 
     def cut_back(self, count: int) -> None:
-        """Removes the last events, so that the open run has `count`."""
+        """Removes the last events, so that `count` remain in the open run."""
         del self.open[self.ends[count - 1] if count else 0 :]
         for series in (self.ends, self.times, self.keys):
             del series[count:]
@@ -59,7 +59,7 @@ class EventBuffer:
             del self.own[position]
 
     def close_run(self) -> None:
-        """Fill in times and uuids, and begin the next run."""
+        """Fill in times and uuids, and start the next run."""
         count = len(self.ends)
         if not count:
             return
@@ -82,7 +82,7 @@ class EventBuffer:
 
     @property
     def seal(self) -> str:
-        """xxh3-128 of all closed runs, "" when there are none.
+        """xxh3-128 of all closed runs, "" if there are none.
 
         It detects accidental changes (of a file, a mapping, a library), not forgery; the plan's own digest over all
         seals is sha256.
@@ -119,16 +119,16 @@ class EventBuffer:
 
 
 def split_events(runs: list[bytes], sizes: NDArray[np.int64]) -> list[bytes]:
-    """Each event by itself."""
+    """The events, one by one."""
     whole = b"".join(runs)
     ends = np.cumsum(sizes + 1).tolist()
     return [whole[start : end - 1] for start, end in pairwise([0, *ends])]
 
 
 def hash_events(text: bytes, ends: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """The halves of each event's xxh3-128, and a hash of all of it but its time and uuid: shape (events, 3).
+    """The halves of each event's xxh3-128, and a hash of it without its time and uuid: shape (events, 3).
 
-    `ends` are those of the events, commas included.
+    `ends` are where the events end, commas included.
     """
     view, digest, short = memoryview(text), xxhash.xxh3_128_digest, xxhash.xxh3_64_digest
     hashes: list[bytes] = []
@@ -152,7 +152,7 @@ def _fill(text: bytearray, ends: NDArray[np.int64], times: NDArray[np.int64], ra
 
 
 def _rooms(times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The length of the ending of an event of each time."""
+    """The length of an event's ending, for each time."""
     exact = np.where(times % 1_000 == 0, len(MILLISECONDS), len(MICROSECONDS))
     return np.where(times % SECOND == 0, len(SECONDS), exact)
 
@@ -165,13 +165,13 @@ def _fill_alike(
     length = ending.index(_AFTER_TIME)
     _write_times(rest[:, :length], times)
     rest[:, length + len(_AFTER_TIME) : -len(_END)] = digits
-    # A view of the buffer as overlapping items of one ending's width, one for each byte.
+    # A view of the buffer as overlapping items, one per byte, each as wide as one ending.
     windows = np.ndarray((len(text) - width + 1,), f"V{width}", text, strides=(1,))
     windows[ends - width] = rest.view(f"V{width}")[:, 0]
 
 
 def _write_times(room: NDArray[np.uint8], times: NDArray[np.int64]) -> None:
-    """Writes `timestamps.format_utc` of each time into a row of `room`; all have fractions of the same length."""
+    """Writes `timestamps.format_utc` of each time into a row of `room`; all must have fractions of the same length."""
     days, rest = np.divmod(times, DAY)
     room[:, :11] = _dates(days)
     seconds, fraction = np.divmod(rest, SECOND)
@@ -189,7 +189,7 @@ def _write_times(room: NDArray[np.uint8], times: NDArray[np.int64]) -> None:
 
 
 def _dates(days: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """`2020-12-30T` of each day."""
+    """`2020-12-30T` for each day."""
     different = days[:1] if (days == days[0]).all() else None
     positions: NDArray[np.int64] | int = 0
     if different is None:

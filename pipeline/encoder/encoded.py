@@ -1,4 +1,4 @@
-"""Reads and changes events that are encoded already: what the plan's tables decide after a block was transformed.
+"""Reads and changes encoded events, after the plan's tables have decided what a block's events become.
 
 An encoded event is the bytes of one JSON object as `pipeline.encoder.event` writes it: `event` first, `distinct_id` the
 first of the properties, `timestamp` and `uuid` last.
@@ -17,7 +17,7 @@ from pipeline.encoder.identified_ids import IdentifiedIds
 
 _DISTINCT_ID = b'"distinct_id":'
 _BEFORE_ID = b',"properties":{' + _DISTINCT_ID
-"""Occurs once in an encoded event: inside a text every quotation mark has a backslash before it."""
+"""Occurs once in an encoded event: inside a string every quotation mark has a backslash before it."""
 _PROFILE_FLAG = "$process_person_profile"
 _NO_PROFILE = b'"%b":false,' % _PROFILE_FLAG.encode()
 UUID_LENGTH, _END = 36, b'"}'
@@ -27,12 +27,12 @@ match_head = re.compile(
     rb'{"event":(%b),"properties":{(%b)?"distinct_id":(%b)(?:,(?=")|(?=}))' % (_TEXT, re.escape(_NO_PROFILE), _TEXT),
     re.DOTALL,
 ).match
-"""Matches an encoded event from its start: its name, the flag that it gets no profile or None, its `distinct_id`."""
+"""Matches an encoded event from its start: its name, the no-profile flag or None, its `distinct_id`."""
 _NO_SKEW = b'"disable_skew_correction":true'
-"""Without it the per-event endpoint would move the time of each event by the difference of two clocks."""
+"""Without it, the per-event endpoint would shift each event's time by the difference of two clocks."""
 _OPTIONS = {"$cookieless_mode": b"tf", "$process_person_profile": b"tf", "$product_tour_id": b'"'}
 """Properties that the per-event endpoint takes as options, and how the values begin that mean the same as an option:
-true and false, or a text. The endpoint turns other values into something else, or drops the event.
+true and false, or a string. The endpoint changes other values, or drops the event.
 """
 
 
@@ -41,7 +41,7 @@ class _SentProperties(msgspec.Struct):
 
 
 class SentEvent(msgspec.Struct):
-    """The four fields by which the service recognises a duplicate. `timestamp` is spelled as it was sent."""
+    """The four fields by which the service recognises a duplicate. `timestamp` is spelled as sent."""
 
     event: str
     properties: _SentProperties
@@ -50,7 +50,7 @@ class SentEvent(msgspec.Struct):
 
 
 class DecodedEvent(msgspec.Struct):
-    """All of an event as it is sent; the distinct_id is one of its properties."""
+    """A whole event as it is sent; the distinct_id is one of its properties."""
 
     event: str
     properties: dict[str, Raw]
@@ -104,7 +104,7 @@ def replace_uuid(event: bytes, uuid: str) -> bytes:
 
 
 def spell_per_event(events: Sequence[bytes]) -> list[bytes]:
-    """The events as the per-event endpoint reads them: `distinct_id` and the options are outside the properties.
+    """The events as the per-event endpoint reads them: `distinct_id` and the options move out of the properties.
 
     All other bytes are the sealed ones, `timestamp` and `uuid` last (docs/know/service.md#per-event-endpoint).
     """
@@ -116,15 +116,15 @@ def spell_per_event(events: Sequence[bytes]) -> list[bytes]:
 
 
 def spell_lines(events: Sequence[bytes]) -> list[bytes]:
-    """The events as JSON lines for the service's own importer: `distinct_id` is outside the properties.
+    """The events as JSON lines for the service's own importer: `distinct_id` moves out of the properties.
 
-    A line break can only stand between the tokens of an untouched value, where a space means the same.
+    A line break can only occur between the tokens of an untouched value, where a space means the same.
     """
     return [_lift_id(event).replace(b"\n", b" ").replace(b"\r", b" ") for event in events]
 
 
 def _lift_options(event: bytes, names: Sequence[str]) -> tuple[bytes, bytes]:
-    """The event without those of its properties that are options, and the options."""
+    """The event without the properties that are options, and the options."""
     options = _NO_SKEW
     for name in names:
         if (member := b'"%b":' % name.encode()) in event:
@@ -139,7 +139,7 @@ def _option(event: bytes, name: str) -> bytes:
 
 
 def _without(event: bytes, member: bytes, name: str) -> bytes:
-    """The event without a member of its properties; empty if they do not have it, or have its name twice."""
+    """The event without a member of its properties; empty if they do not have it or have the name twice."""
     at = event.find(member)
     while at >= 0:
         end = at + len(member)
@@ -149,13 +149,13 @@ def _without(event: bytes, member: bytes, name: str) -> bytes:
             if not _option(rest, name):
                 return rest
         except msgspec.MsgspecError:
-            pass  # the member is inside a value with blanks between its tokens
+            pass  # the member is inside a value with white space between its tokens
         at = event.find(member, end)
     return b""
 
 
 def _lift_id(event: bytes, options: bytes = b"") -> bytes:
-    """The event with its `distinct_id` outside the properties, and `options` after it."""
+    """The event with its `distinct_id` moved out of the properties, followed by `options`."""
     head = match_head(event)
     assert head is not None, "an encoded event"
     name, flag, distinct_id = head.groups(b"")
@@ -166,7 +166,7 @@ def _lift_id(event: bytes, options: bytes = b"") -> bytes:
 
 
 def without_profiles(events: Sequence[bytes], identified: IdentifiedIds) -> list[bytes]:
-    """The events, those of ids that are not identified flagged so that the service makes no profile for them."""
+    """The events; those of unidentified ids are flagged so that the service makes no profile for them."""
     cuts = [event.index(_BEFORE_ID) + len(_BEFORE_ID) for event in events]
     ids = [_text_at(event, cut) for event, cut in zip(events, cuts, strict=True)]
     return [

@@ -1,4 +1,4 @@
-"""Encodes events of rows as the service reads them, with the properties that every imported event carries.
+"""Encodes the events of rows as the service reads them, with the properties that every imported event carries.
 
 `Encoder.write` and `write_usual` are the Python writers, `pipeline/native/writer.c` the native twin of `write_usual`.
 """
@@ -21,15 +21,15 @@ _NONE: list[str] = []
 _COMMA = 0x2C
 _KNOWN_NAMES = 10_000
 _NO_GEOIP = {"$geoip_disable": True}
-"""Every event carries this unless its row sets it: the service would look up where the sender's address is."""
+"""Every event carries this unless its row sets it: otherwise the service would geolocate the sender's address."""
 _NO_ADDRESS = {"$ip": "127.0.0.1"}
-"""Of an event whose row has no address: the service would store the sender's (docs/know/service.md#ids-and-text)."""
+"""For an event whose row has no address: the service would store the sender's (docs/know/service.md#ids-and-text)."""
 RESERVED = frozenset(("$geoip_disable", "distinct_id", "historical_migration", "analytics_source", "import_name"))
-"""Properties that an import may set itself, whatever its options. `write_usual` leaves events with one to `write`."""
+"""Properties that an import may set, whatever its options. `write_usual` leaves events with one to `write`."""
 
 
 def provenance(tool: str, options: SealedOptions) -> dict[str, bool | str]:
-    """The properties by which the events of an import are found again; none where it was planned without them."""
+    """The properties that identify the events of an import; empty if it was planned without them."""
     if not options.provenance:
         return {}
     marks: dict[str, bool | str] = {"historical_migration": True, "analytics_source": tool}
@@ -37,9 +37,9 @@ def provenance(tool: str, options: SealedOptions) -> dict[str, bool | str]:
 
 
 class Encoder:
-    """Encodes the events of one plan: those of `tool`, with the plan's `options`.
+    """Encodes the events of one plan, of `tool` and with the plan's `options`.
 
-    Each event gets `$geoip_disable` unless its row sets it, the `$ip` of its row or else the loopback address, and the
+    Each event gets `$geoip_disable` unless its row sets it, its row's `$ip` or otherwise the loopback address, and the
     provenance of the import.
     """
 
@@ -56,7 +56,7 @@ class Encoder:
         self.write_members = native.Writer(RESERVED, self.tail, self.tail_beside_ip) if AVAILABLE else None
 
     def encode(self, draft: UnvalidatedEvent) -> bytes:
-        """The whole event. It has to have a time and a uuid."""
+        """The whole event. It must have a time and a uuid."""
         text = bytearray()
         self.write(draft, text)
         text += b'%b","uuid":"%b"}' % (format_utc(draft.time).encode(), draft.uuid.encode())  # type: ignore[arg-type, union-attr]
@@ -65,7 +65,7 @@ class Encoder:
     def write(self, draft: UnvalidatedEvent, text: bytearray) -> list[str]:
         """Append the event up to its time (`{…,"timestamp":"`) to `text`.
 
-        Returns the names of properties of the row that the import overwrites. Takes `draft.properties` apart.
+        Returns the names of the row's properties that the import overwrites. Takes `draft.properties` apart.
         """
         text += self.head(draft.event)  # type: ignore[arg-type]
         _encode_into(draft.distinct_id, text, -1)
@@ -73,7 +73,7 @@ class Encoder:
         overwritten = _NONE
         tail = self.tail
         if any(name in properties for name in self._reserved):
-            # `tail_beside_ip` is what this gives for an event of which `$ip` is the only reserved name.
+            # `tail_beside_ip` is the same for an event whose only reserved name is `$ip`.
             tail = b'},"timestamp":"'
             overwritten = self._overwrite(draft)
         if properties:
@@ -90,8 +90,8 @@ class Encoder:
     ) -> bool:
         """Append an event whose properties have no RESERVED name, and `ending` after its tail.
 
-        Returns False, with nothing appended, where the event needs `write`, or has `most` bytes or more.
-        `write_members` is the same for properties that are native Members.
+        Returns False and appends nothing if the event needs `write`, or has `most` bytes or more.
+        `write_members` does the same for properties that are native Members.
         """
         if (
             not properties
@@ -117,7 +117,7 @@ class Encoder:
         return True
 
     def head(self, event: str) -> bytes:
-        """The beginning of every event of this name, up to its distinct_id."""
+        """The beginning of every event with this name, up to its distinct_id."""
         head = self._heads.get(event)
         if head is None:
             head = b'{"event":' + _encode(event) + b',"properties":{"distinct_id":'

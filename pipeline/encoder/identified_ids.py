@@ -1,9 +1,9 @@
-"""Which distinct ids belong to identified persons: a sealed table that workers ask at the price of a look-up.
+"""Which distinct ids belong to identified people: a sealed table in which workers look them up quickly.
 
-Under `--persons identified` every other event carries `$process_person_profile: false`. The table holds xxh3-64 of
-each identified id, sorted, 8 bytes apiece, mapped into memory and so shared by all workers. An id that is in the
-table is always found. Of ten million ids one that is not is taken for identified in about one plan of 700,000; its
-person then gets a profile, which costs a profile and harms nothing; and plan and apply agree on it.
+Under `--persons identified` every other event carries `$process_person_profile: false`. The table has the xxh3-64 of
+each identified id, sorted, 8 bytes each, mapped into memory and so shared by all workers. An id that is in the table is
+always found. Of ten million other ids, one is taken for identified in about one plan of 700,000: that person gets a
+profile, which costs a profile and is harmless, and plan and apply agree on it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class IdentifiedIds:
         return len(self._sorted)
 
     def holds(self, ids: Iterable[str]) -> NDArray[np.bool_]:
-        """Of each id, whether its person is identified."""
+        """Whether each id's person is identified."""
         return self.holds_hashes(np.fromiter(map(hash_id, ids), np.uint64))
 
     def holds_hashes(self, hashed: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """The same of ids by their hashes."""
+        """The same for ids given by their hashes."""
         if not len(self._sorted):
             return np.zeros(len(hashed), bool)
         where = np.searchsorted(self._sorted, hashed)

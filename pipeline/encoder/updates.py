@@ -1,6 +1,6 @@
 """Merges, group updates and profile updates: the records that a plan seals, and the event that sends each of them.
 
-`pipeline.identity` decides which there are. The spelling of their events depends on the target's dialect
+`pipeline.identity` decides which ones exist. The spelling of their events depends on the target's dialect
 (docs/know/service.md#two-spellings): `contract` is the service's published contract, `posthog` what PostHog's own
 libraries send.
 """
@@ -17,7 +17,7 @@ from pipeline.models import UnvalidatedEvent
 
 GROUP_EVENT = {"contract": "$group_identify", "posthog": "$groupidentify"}
 PROFILE_EVENT = {"contract": "$identify", "posthog": "$set"}
-"""By dialect. An `$identify` without `$anon_distinct_id` updates a profile and merges no ids."""
+"""The event names by dialect. An `$identify` without `$anon_distinct_id` updates a profile and merges no ids."""
 EMPTY_OBJECT = b"{}"
 _encode = msgspec.json.encode
 
@@ -25,7 +25,7 @@ _encode = msgspec.json.encode
 class SealedLink(msgspec.Struct, frozen=True):
     """A merge: `distinct_id` absorbs `other`. One line of identities.jsonl.
 
-    `kind` is `identify` or `alias`; `time` is in µs UTC; `rows` counts the rows of the export that state the merge.
+    `kind` is `identify` or `alias`; `time` is in µs UTC; `rows` is how many rows of the export state the merge.
     """
 
     kind: str
@@ -52,8 +52,8 @@ class SealedGroup(msgspec.Struct, frozen=True):
 
 
 class SealedPerson(msgspec.Struct, frozen=True):
-    """A profile update. One line of persons.jsonl. `time` is in µs UTC; `set` and `set_once` are JSON objects,
-    `unset` a JSON list of names to remove, where there are any."""
+    """A profile update. One line of persons.jsonl. `time` is in µs UTC; `set` and `set_once` are JSON objects, `unset`
+    a JSON list of names to remove, if any."""
 
     distinct_id: str
     time: int
@@ -69,12 +69,12 @@ class SealedPerson(msgspec.Struct, frozen=True):
 
 
 class SealedInitial(SealedPerson, frozen=True, tag_field="kind", tag="initial"):
-    """Properties set once for a person before all events. They are sealed in groups.jsonl; the tag distinguishes
-    the lines."""
+    """Properties set once for a person before all events. They are sealed in groups.jsonl, where the tag tells the
+    lines apart."""
 
 
 def merge_event(kind: str) -> str:
-    """The name of the event of a merge, by the kind of its link."""
+    """The event name of a merge, by the kind of its link."""
     return "$identify" if kind == "identify" else "$create_alias"
 
 
@@ -114,7 +114,7 @@ def encode_profile(person: SealedPerson, encoder: Encoder, dialect: str) -> byte
 
 
 def encode_object(values: dict[str, bytes]) -> bytes:
-    """A JSON object of values that are JSON already."""
+    """A JSON object of values that are already JSON."""
     if not values:
         return EMPTY_OBJECT
     return b"{%b}" % b",".join([_key(name) + value for name, value in values.items()])

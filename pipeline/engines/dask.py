@@ -1,9 +1,9 @@
-"""The engine of a Dask cluster: tasks are futures of the scheduler.
+"""The Dask engine: tasks are futures of a cluster's scheduler.
 
-Without an address a cluster is started on this machine, and ended with the run. Each task has a key of its own, so that
-Dask takes no two for the same. A worker that dies costs its tasks a second try elsewhere.
+Without an address, a cluster is started on this machine and ends with the run. Each task has its own key, so that Dask
+never takes two for the same. If a worker dies, its tasks are run again elsewhere.
 
-Processes are counted, and not their threads: work on rows does not release the interpreter's lock.
+Only processes are counted, not their threads: work on rows does not release the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     from distributed import Client
 
 CONNECT = 10
-"""Seconds in which the scheduler has to answer, and a first worker to be there."""
+"""Seconds within which the scheduler must answer and a first worker must be there."""
 LOST_AFTER = 60
 """Seconds without any worker after which the run ends."""
 FORGET = 10
-"""Seconds that workers have at the end of a run to release what they retain of it."""
+"""Seconds that workers have at the end of a run to release what they keep for it."""
 TICK = 5
-"""Seconds after which a task that has no result is looked after."""
+"""Seconds after which a task without a result is checked on."""
 HERE = "127.0.0.1:0"
-"""Where a cluster that is started here answers HTTP, which cannot be turned off: a free port of this machine alone."""
+"""Where a cluster started here answers HTTP, which cannot be turned off: a free port that only this machine reaches."""
 SETTINGS = {
-    "distributed.worker.memory.target": False,  # a cluster that is started here writes no event to its disk
+    "distributed.worker.memory.target": False,  # a cluster that is started here writes no events to disk
     "distributed.worker.memory.spill": False,
     "distributed.scheduler.allowed-failures": 10,
     "distributed.worker.profile.enabled": False,
-    "distributed.admin.large-graph-warning-threshold": "1GB",  # a task may have the bytes of its blocks with it
+    "distributed.admin.large-graph-warning-threshold": "1GB",  # a task may carry the bytes of its blocks
 }
 
 
 def open_engine(address: str, requested: int | None, size: int) -> DaskEngine:
-    """Raises UsageError if the library is missing, or if --workers is given for a cluster that runs."""
+    """Raises UsageError if the library is missing, or if --workers is given for a running cluster."""
     check_asked("dask", "distributed", "", requested, address)
     return DaskEngine(address, requested or default_workers())
 
@@ -68,7 +68,7 @@ class DaskEngine(Engine):
         cluster: Any = self._address
         try:
             if self._address:
-                resolve_address(self._address)  # a client of an address that is none would stay open
+                resolve_address(self._address)  # a client of an invalid address would stay open
             self._opened.enter_context(dask.config.set(SETTINGS))
             if not self._address:
                 with start_quietly():
@@ -85,7 +85,7 @@ class DaskEngine(Engine):
             self.__exit__()
             raise UsageError(
                 f"no Dask cluster with a worker answers at {self._address or 'this machine'}: {error}",
-                hint="--engine dask=tcp://HOST:8786 is the address that the scheduler prints; it needs a worker",
+                hint="use --engine dask=tcp://HOST:8786 with the address that the scheduler prints; it needs a worker",
             ) from None
         except BaseException:
             self.__exit__()
@@ -95,7 +95,7 @@ class DaskEngine(Engine):
     def _end(self) -> None:
         client, self._client = self._client, None
         if client is not None and self._address and client.status == "running":
-            with suppress(Exception):  # the run is over, and its result does not depend on that
+            with suppress(Exception):  # the run is over, and its result does not depend on this
                 client.run(partial(forget, self.digest), on_error="ignore", callback_timeout=FORGET)
         self._opened.close()
 
@@ -127,17 +127,17 @@ class DaskEngine(Engine):
 
     @contextmanager
     def _reached(self) -> Iterator[Client]:
-        """Inside, an error of the connection to the cluster is Unfinished, and one of loading backcast UsageError."""
+        """Turns connection errors to the cluster into Unfinished, and failures to load backcast into UsageError."""
         from distributed import CancelledError, KilledWorker
 
         client = self._client
         if client is None or client.status in ("closing", "closed"):
-            raise self._lost("its scheduler does not answer")
+            raise self._lost("its scheduler does not respond")
         try:
             yield client
         except (KilledWorker, BackcastError, TimeoutError):
             raise
-        except (CancelledError, OSError, RuntimeError) as error:  # a client that is being closed raises the last
+        except (CancelledError, OSError, RuntimeError) as error:  # a client that is closing raises RuntimeError
             raise self._lost(f"{type(error).__name__}: {error}") from None
         except Exception as error:
             raise UsageError(

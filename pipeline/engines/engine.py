@@ -1,6 +1,6 @@
-"""What all engines have in common: tasks out, results back in their order, only a few ahead.
+"""What all engines share: tasks go out, results come back in order, only a few ahead.
 
-A thread waits for each task that is on its way, so an engine has only to say how it runs one (`_call`).
+A thread waits for each running task, so an engine only has to say how it runs one (`_call`).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ R = TypeVar("R")
 W = TypeVar("W")
 
 AHEAD = 2
-"""Tasks that a worker may have: one in work, one waiting, so that it never waits for the parent."""
+"""Tasks that a worker may have: one running, one waiting, so that it never waits for the parent."""
 MOST_AT_ONCE = 256
-AGAIN = "run the same command again: it goes on with the blocks that are finished"
+AGAIN = "run the same command again: it continues after the blocks that are finished"
 
 
 class WorkersEnded(Exception):
-    """`times` processes ended, one after the other, while they ran one task."""
+    """`times` processes ended, one after another, while running the same task."""
 
     def __init__(self, times: int) -> None:
         super().__init__(times)
@@ -43,7 +43,7 @@ class WorkersEnded(Exception):
 
 
 def check_asked(name: str, library: str, more: str, requested: int | None, address: str) -> None:
-    """Raise UsageError if the library of an engine is missing, or if --workers cannot be had."""
+    """Raise UsageError if the library of an engine is missing, or if --workers is impossible."""
     if find_spec(library) is None:
         hint = f"install it: pip install 'backcast[{name}]'{more}"
         raise UsageError(f"the engine {name} needs the library {library}", hint=hint)
@@ -51,16 +51,16 @@ def check_asked(name: str, library: str, more: str, requested: int | None, addre
         raise UsageError(f"--workers 0 cannot be combined with --engine {name}", hint="leave one of them out")
     if address and requested is not None:
         raise UsageError(
-            f"--workers {requested} is for processes that are started here, and those of {address} are its own",
-            hint="leave --workers out",
+            f"--workers {requested} applies to processes started here, but {address} has its own",
+            hint="leave out --workers",
         )
 
 
 class Engine(ABC):
-    """Use as a context manager; one inside another on the same object goes on with the same processes, and ends them.
+    """Use as a context manager. One inside another on the same object continues with the same processes and ends them.
 
-    `count` is the number of processes, 0 if the work is done in this one. Those of an engine `elsewhere` read the
-    config from `file`, in the plan's directory.
+    `count` is the number of processes, 0 if the work is done in this one. The processes of an engine that is
+    `elsewhere` read the config from `file`, in the plan's directory.
     """
 
     elsewhere = True
@@ -76,7 +76,7 @@ class Engine(ABC):
 
     @abstractmethod
     def __enter__(self) -> Self:
-        """Start. Raises UsageError if no process can be had."""
+        """Start. Raises UsageError if no process can be started or reached."""
 
     def __exit__(self, *raised: object) -> None:
         self._end()
@@ -86,15 +86,15 @@ class Engine(ABC):
 
     @abstractmethod
     def _end(self) -> None:
-        """End the processes. What is on its way fails."""
+        """End the processes. Running tasks fail."""
 
     @abstractmethod
     def _call(self, task: bytes) -> bytes:
-        """`pipeline.engines.worker.run` of a task in any process. Called in many threads. Raises WorkersEnded,
+        """`pipeline.engines.worker.run` on a task in any process. Called from many threads. Raises WorkersEnded,
         Unfinished, UsageError."""
 
     def configure(self, config: TransformConfig) -> None:
-        """Say what decides the events; before the first `map`."""
+        """Set the config that decides the events; call it before the first `map`."""
         self._config = config
         self.given = packed((versions(), config))
         self.digest = hashlib.sha256(self.given).hexdigest()
@@ -103,7 +103,7 @@ class Engine(ABC):
             self.file.write_bytes(self.given)
 
     def _at_once(self) -> int:
-        """How many tasks are on their way."""
+        """How many tasks run or wait at once."""
         return min(max(self.count, 1) * AHEAD + 1, MOST_AT_ONCE)
 
     def map(self, function: Callable[[BlockTransformer, W], R], tasks: Iterable[W]) -> Iterator[tuple[W, R]]:
@@ -145,9 +145,9 @@ class Engine(ABC):
         names = [f"block {block.index} of {parts[block.part].path}" for block in blocks[:1] + blocks[-1:]]
         work = " to ".join(dict.fromkeys(names)) or "a table of the plan"
         return Unfinished(
-            f"{pluralize(ended.times, 'worker')} ended, one after the other, while they worked on {work}; the usual"
-            " reason is too little memory",
-            hint=f"give each worker more memory, or start fewer of them on a machine; then {AGAIN}",
+            f"{pluralize(ended.times, 'worker')} ended, one after another, while working on {work}; the usual reason is"
+            " too little memory",
+            hint=f"give each worker more memory, or start fewer per machine; then {AGAIN}",
         )
 
 
@@ -158,8 +158,8 @@ def packed(value: object) -> bytes:
 
 
 class _Pickler(pickle.Pickler):
-    """A path that leaves this process is absolute, since another process has another working directory; what was cut
-    from a larger buffer is a copy."""
+    """A path that leaves this process is made absolute, since another process has another working directory; a slice of
+    a larger buffer is copied."""
 
     dispatch_table = copyreg.dispatch_table | {
         type(Path()): lambda path: (Path, (str(path.absolute()),)),

@@ -1,8 +1,8 @@
-"""The engine of one machine: this process, or worker processes of it.
+"""The engine of one machine: this process, or worker processes on it.
 
-`concurrent.futures.ProcessPoolExecutor` does not serve: its processes outlive a parent that is killed, and take their
-configuration only as they start. Processes take as long to start as a command takes to load, so they are started first
-and get their tasks later: nothing heavy is imported here.
+`concurrent.futures.ProcessPoolExecutor` will not do: its processes outlive a killed parent, and get their configuration
+only at their start. Processes take as long to start as a command takes to load, so they are started first and get their
+tasks later: nothing heavy is imported here.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ R = TypeVar("R")
 W = TypeVar("W")
 
 SMALL = 8 * 1024 * 1024
-"""An export of fewer bytes is read in this process: starting others would take longer."""
+"""A smaller export, in bytes, is read in this process: starting others would take longer."""
 
 
 def open_engine(address: str, requested: int | None, size: int) -> Workers:
-    """The engine that runs if nothing else is asked for. Raises UsageError if it is given an address."""
+    """The default engine. Raises UsageError if it is given an address."""
     if address:
         raise UsageError(f"the engine local takes no address, but {address!r} was given", hint="use --engine local")
     return Workers(count_for(requested, size))
 
 
 def count_for(requested: int | None, size: int) -> int:
-    """How many to start for an export of `size` bytes: `requested`, or one for each processor."""
+    """How many to start for an export of `size` bytes: `requested`, or one per processor."""
     if requested is not None:
         return requested
     return 0 if size < SMALL else default_workers()
 
 
 class _Worker:
-    """A process and the pipe to it. `digest` is that of the config that it has."""
+    """A process and the pipe to it. `digest` is the digest of the config that it has."""
 
     def __init__(self, spawning: context.SpawnContext) -> None:
         self.pipe, theirs = spawning.Pipe()
@@ -58,8 +58,8 @@ class _Worker:
     def call(self, task: bytes, digest: str, given: bytes) -> bytes:
         """The packed result of a task. Raises Unfinished if the process has died."""
         try:
-            # `Connection.send` leaves a buffer behind when the other end is gone, over which the garbage collector of
-            # Python 3.12 stumbles as the process ends.
+            # `Connection.send` leaves a buffer behind when the other end is gone; the garbage collector of Python 3.12
+            # stumbles over it as the process ends.
             self.pipe.send_bytes(pickle.dumps((digest, given if digest != self.digest else b"")))
             self.pipe.send_bytes(task)
             self.digest = digest
@@ -68,12 +68,12 @@ class _Worker:
             self.process.join(2)
             raise Unfinished(
                 f"a worker process ended by itself (exit {self.process.exitcode})",
-                hint=f"{AGAIN}; with --workers 1 it needs less memory",
+                hint=f"{AGAIN}; --workers 1 needs less memory",
             ) from None
 
 
 class Workers(Engine):
-    """A few processes. With `count` 0 the work is done in this process, one task at a time."""
+    """A few processes. With `count` 0, this process does the work, one task at a time."""
 
     elsewhere = False
 

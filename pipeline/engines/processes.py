@@ -1,4 +1,4 @@
-"""How processes of this machine are started: of the local engine, and of clusters that are started for a run."""
+"""How processes are started on this machine: those of the local engine, and of clusters started for a run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 
 def default_workers() -> int:
-    """One for each processor that this process may use."""
+    """One per processor that this process may use."""
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 @contextlib.contextmanager
 def start_quietly() -> Iterator[None]:
-    """Start processes that run nothing of the caller's, and that leave Ctrl-C to their parent."""
-    # numpy would start a thread for each processor, for linear algebra that is not used here.
+    """Start processes that do not run the caller's script and that leave Ctrl-C to their parent."""
+    # Otherwise numpy would start a thread per processor for linear algebra, which is not used here.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with _anonymous_main(), _interrupts_blocked():
         yield
@@ -43,7 +43,7 @@ def _interrupts_blocked() -> Iterator[None]:
     """Start processes that ignore the terminal's Ctrl-C, because their parent ends them."""
     from multiprocessing import resource_tracker
 
-    resource_tracker.ensure_running()  # by starting it, `multiprocessing` would let the signal through again
+    resource_tracker.ensure_running()  # otherwise `multiprocessing` would start it here and unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

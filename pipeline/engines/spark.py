@@ -1,7 +1,7 @@
-"""The engine of a Spark cluster: each task is a job of one partition, and `mapInArrow` runs it in an executor.
+"""The Spark engine: each task is a job of one partition, and `mapInArrow` runs it in an executor.
 
-Without an address the session that runs in this process is taken, or one is started on this machine. A session that is
-there already is left as it is. Spark runs a task again if its executor is lost.
+Without an address, the session that runs in this process is used, or one is started on this machine. A session that
+exists already is left as it is. Spark runs a task again if its executor is lost.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ CANNOT_LOAD = re.compile(
     r"^(?:[\w.]+\.)?(?P<error>(?:ModuleNotFoundError|\w*ImportError|AttributeError|PySparkRuntimeError): .*)",
     re.MULTILINE,
 )
-"""The last line of the traceback of a process that lacks backcast or a library, or has another backcast or Python: what
-a task raises is part of its result."""
+"""The last line of the traceback of a process that lacks backcast or a library, or has another version of them or of
+Python. What a task itself raises is part of its result."""
 MEMORY = "1g"
-"""Memory of the JVM that is started here: it runs no row itself."""
+"""Memory of the JVM that is started here: it does not process rows itself."""
 
 
 def open_engine(address: str, requested: int | None, size: int) -> SparkEngine:
-    """Raises UsageError if the library is missing, or if --workers is given for a cluster that runs."""
+    """Raises UsageError if the library is missing, or if --workers is given for a running cluster."""
     check_asked("spark", "pyspark", "; it needs a Java runtime, too", requested, address)
     return SparkEngine(address, requested)
 
 
 class SparkEngine(Engine):
-    """The executors of the master at `address` (`spark://…`, `yarn`, `sc://…`); without one, those of the session of
-    this process, or `requested` tasks here."""
+    """The executors of the master at `address` (`spark://…`, `yarn`, `sc://…`); without one, those of this process's
+    session, or `requested` tasks on this machine."""
 
     def __init__(self, address: str, requested: int | None) -> None:
         super().__init__(requested or default_workers())
@@ -79,7 +79,7 @@ class SparkEngine(Engine):
             self.__exit__()
             raise UsageError(
                 f"no Spark session at {self._address or 'this machine'}: {_first_line(error)}",
-                hint="--engine spark=ADDRESS is what `--master` of spark-submit takes, or sc://HOST; Spark needs Java",
+                hint="--engine spark=ADDRESS takes spark-submit's `--master` value, or sc://HOST; Spark needs Java",
             ) from None
         except BaseException:
             self.__exit__()
@@ -99,11 +99,11 @@ class SparkEngine(Engine):
                 session.stop()
 
     def _settings(self, builder: Any) -> Any:
-        """Those of a session that is started here."""
+        """The settings of a session that is started here."""
         builder = builder.appName("backcast")
         if self._master.startswith("sc://"):
             return builder.remote(self._master)
-        # Otherwise rows of the export that travel with a task are in plain files.
+        # Otherwise rows of the export that travel with a task would be in plain files.
         builder = builder.master(self._master).config("spark.io.encryption.enabled", "true")
         if re.fullmatch(r"local(\[.*\])?", self._master) is None:
             return builder
@@ -115,7 +115,7 @@ class SparkEngine(Engine):
         return builder.config("spark.ui.showConsoleProgress", "false")
 
     def _refuse_other(self) -> None:
-        """Raise UsageError if the session that is there already is not the one that was asked for."""
+        """Raise UsageError if the existing session is not the one that was asked for."""
         if self._remote:
             from pyspark.sql.connect.client import DefaultChannelBuilder
 
@@ -126,7 +126,7 @@ class SparkEngine(Engine):
             master, asked = self._session.sparkContext.master, self._address
         if asked not in ("", master):
             raise UsageError(
-                f"--engine spark={asked} is asked for, and this process has a Spark session of {master} already",
+                f"--engine spark={asked} was given, but this process already has a Spark session of {master}",
                 hint="leave the address out to use that session, or stop it first",
             )
         check_asked("spark", "pyspark", "", self._requested, master)
@@ -139,7 +139,7 @@ class SparkEngine(Engine):
                 raise RuntimeError("the session has ended")
             if self._remote:
                 session.addTag(self._tag)
-            else:  # since `addTag` of a session in this process marks no such job
+            else:  # because `addTag` of a session in this process does not mark such jobs
                 session.sparkContext.addJobTag(self._tag)
             table = session.createDataFrame([(task,)], "content binary").coalesce(1)
             results = table.mapInArrow(partial(_mapped, self.digest, self.file), "content binary").toArrow()
@@ -148,7 +148,7 @@ class SparkEngine(Engine):
             raise self._problem(error) from None
 
     def _problem(self, error: Exception) -> BackcastError:
-        """What a failed job means: an error of the set-up, or a cluster that may be there again later."""
+        """What a failed job means: a set-up error, or a cluster that may come back later."""
         where = self._address or "on this machine"
         if found := CANNOT_LOAD.search(str(error)):
             return UsageError(
@@ -160,7 +160,7 @@ class SparkEngine(Engine):
 
 
 def _mapped(digest: str, file: Path, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-    """Run in an executor: a row of Arrow with the result, for each row with a task."""
+    """Runs in an executor: returns an Arrow row with the result for each row with a task."""
     import pyarrow
 
     for batch in batches:
@@ -170,7 +170,7 @@ def _mapped(digest: str, file: Path, batches: Iterable[RecordBatch]) -> Iterator
 
 
 def _session_of_this_process() -> Any:
-    """The session that exists already, in whatever thread it was started, or None."""
+    """The session that exists already, whichever thread started it; or None."""
     from pyspark import SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession, is_remote
@@ -180,13 +180,13 @@ def _session_of_this_process() -> Any:
             return SparkSession.active()
         except PySparkException:
             return None
-    # Without settings, since `getOrCreate` applies those that it is given to a session that is there.
+    # No settings here: `getOrCreate` would apply them to an existing session.
     return None if SparkContext._active_spark_context is None else SparkSession.builder.getOrCreate()
 
 
 @contextmanager
 def _interrupts_as_before() -> Iterator[None]:
-    """Start a session without its own answer to Ctrl-C."""
+    """Start a session without its own handling of Ctrl-C."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -196,7 +196,7 @@ def _interrupts_as_before() -> Iterator[None]:
 
 
 def _errors_of_spark() -> tuple[type[Exception], ...]:
-    """What the libraries raise; a job that fails in the JVM may be a plain `Py4JError`."""
+    """What the libraries raise; a job that fails in the JVM may raise a plain `Py4JError`."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -204,7 +204,7 @@ def _errors_of_spark() -> tuple[type[Exception], ...]:
 
 
 def _first_line(error: BaseException) -> str:
-    """What happened, in one line: of an error of the JVM, its cause instead of the call that failed."""
+    """What happened, in one line; for an error of the JVM, its cause instead of the failed call."""
     lines = str(error).strip().splitlines()
     causes = [line.partition(": ")[2] for line in lines if line.startswith(("Caused by: ", ": "))]
     return next(iter([*causes[-1:], *lines]), type(error).__name__)

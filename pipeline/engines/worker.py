@@ -1,7 +1,7 @@
-"""What a process of an engine does: it makes a transformer of the config, once, and runs tasks.
+"""What a process of an engine does: it makes a transformer from the config, once, and runs tasks.
 
-It may join at any moment, and may be on another machine. So before it computes anything it makes sure that it has the
-versions of the process that asked and sees the plan, and before it reads a file, that it is the same file.
+It may join at any moment, and may be on another machine. So before computing anything it checks that it has the
+parent's versions and sees the plan, and before reading a file, that it is the same file.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from pipeline.transform.block import BlockTransformer
 
 _OWN: dict[int, tuple[str, BlockTransformer, set[str]]] = {}
-"""By thread, since a process of Dask may have several: the digest of the config, the transformer, and the files that
-are known to be those of the process that asked."""
+"""By thread, since a process of Dask may have several: the digest of the config, the transformer, and the files known
+to be the parent's."""
 
 
 def run(digest: str, given: Callable[[], bytes], packed: bytes) -> bytes:
-    """The pickled result of a pickled function and its task, and None; or None and the error that it raised.
+    """The pickled result of a pickled function and its task, and None; or None and the error it raised.
 
-    Raises nothing itself: an engine would log an error with what the task was given. `given` returns the config.
+    Raises nothing itself: an engine would log the error together with the task's input. `given` returns the config.
     """
     result = error = None
     collects = gc.isenabled()
@@ -42,7 +42,7 @@ def run(digest: str, given: Callable[[], bytes], packed: bytes) -> bytes:
         _refuse_other_parts(transformer, (one.block for one in getattr(task, "tasks", ())), known)
         result = function(transformer, task)
     except Exception as raised:
-        _OWN.pop(threading.get_ident(), None)  # it may retain a part of this task
+        _OWN.pop(threading.get_ident(), None)  # it may keep a part of this task
         error = _picklable(raised)
     finally:
         if collects:
@@ -56,10 +56,10 @@ def run_there(digest: str, file: Path, packed: bytes) -> bytes:
 
 
 def _read(digest: str, file: Path) -> bytes:
-    """Raises UsageError if this process does not see the plan."""
+    """The config in the plan's directory. Raises UsageError if this process does not see the plan."""
     try:
         given = file.read_bytes()
-        why = "has another file there"
+        why = "it has a different file there"
     except OSError as error:
         given, why = b"", str(error)
     if hashlib.sha256(given).hexdigest() != digest:
@@ -71,7 +71,7 @@ def _read(digest: str, file: Path) -> bytes:
 
 
 def _own(digest: str, given: Callable[[], bytes]) -> tuple[BlockTransformer, set[str]]:
-    """The transformer of an earlier task of the same config, or a new one."""
+    """The transformer of an earlier task with the same config, or a new one."""
     from pipeline.transform.block import BlockTransformer
 
     own = _OWN.get(threading.get_ident())
@@ -86,8 +86,8 @@ def _own(digest: str, given: Callable[[], bytes]) -> tuple[BlockTransformer, set
 
 
 def _refuse_other_parts(transformer: BlockTransformer, blocks: Iterable[Any], known: set[str]) -> None:
-    """Compare each file of the export that this process opens by itself, once. If they are objects in a store, compare
-    only the first: its name is the same everywhere, and each comparison is one more request."""
+    """Compare each file of the export that this process opens itself, once. If they are objects in a store, compare
+    only the first: its name is the same everywhere, and each comparison costs a request."""
     parts = transformer.config.parts
     for part in {block.part: parts[block.part] for block in blocks if block.content is None}.values():
         key = part.file if is_plain(part) else ""
@@ -97,21 +97,21 @@ def _refuse_other_parts(transformer: BlockTransformer, blocks: Iterable[Any], kn
 
 
 def forget(digest: str) -> None:
-    """Release what the threads of this process retain for a config."""
+    """Release what the threads of this process keep for a config."""
     for thread, own in list(_OWN.items()):
         if own[0] == digest:
             _OWN.pop(thread, None)
 
 
 def release_memory() -> None:
-    """Return what blocks needed to the system: the process waits now, while the parent may need memory."""
+    """Return the memory of past blocks to the system: the process waits now, while the parent may need memory."""
     gc.collect()
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _retain_freed_memory() -> None:
-    """Retain freed blocks of a few MiB for the next one: returning each to the system costs a page fault per 4 KiB."""
+    """Keep freed pieces of a few MiB for the next block: returning each to the system costs a page fault per 4 KiB."""
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(-3, 64 << 20)  # M_MMAP_THRESHOLD
@@ -119,7 +119,7 @@ def _retain_freed_memory() -> None:
 
 
 def _picklable(error: Exception) -> Exception:
-    """The error itself if it can be pickled, else an error with its name and message."""
+    """The error itself if it can be pickled, otherwise an error with its name and message."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

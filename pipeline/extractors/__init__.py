@@ -2,7 +2,7 @@
 
     open_source(paths) -> Source          parts in time order, with notices about what was left out
     blocks(part) -> Iterator[Block]       fixed boundaries: a function of the part's content alone
-    rows(part, block) -> Rows             in a worker process: records, or why a row is not one
+    rows(part, block) -> Rows             in a worker process: records, or the reasons why rows have none
 
 Nothing is read whole: a part streams through its containers, and a worker has one block in memory. A broken
 *row* is a `BrokenRow` with a code; a broken *file* is `UnreadableExport` (exit 3) with a hint.
@@ -59,12 +59,12 @@ def rows(
 ) -> Rows:
     """The rows of one block, read in the calling process.
 
-    A block without content is read from the file itself. Without `observe` there are no warnings.
-    `opens` are members of JSON lines whose objects are opened with the row (`pipeline.extractors.jsonl_rows`).
-    With `members`, rows may be `pipeline.native` Members instead of dicts. These have the layout that `layout_of` gives
-    for the columns of the block; where it gives none, and where rows have columns of their own, all rows are dicts.
-    A blank cell of delimited text is missing from its record, or with `blanks` the empty text.
-    A value of a column in `unread` that cannot be read breaks no row.
+    A block without content is read from the file itself. Without `observe` there are no warnings. `opens` names members
+    of JSON lines whose objects are opened with the row (`pipeline.extractors.jsonl_rows`). With `members`, rows may be
+    `pipeline.native` Members instead of dicts, in the layout that `layout_of` gives for the block's columns; if it
+    gives none, or rows have columns of their own, all rows are dicts. A blank cell of delimited text is missing from
+    its record, or with `blanks` an empty string. A value that cannot be read breaks no row if its column is in
+    `unread`.
     """
     if part.dialect.folders or part.dialect.integers:
         from pipeline.extractors.changed_rows import ChangedRows

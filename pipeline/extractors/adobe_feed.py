@@ -14,7 +14,7 @@ from pipeline.extractors.containers import FETCH_AGAIN
 from pipeline.models import Part
 
 HITS, HEADERS = "hit_data.tsv", "column_headers.tsv"
-"""What archives have the hits in, and the names of their columns."""
+"""The file with the hits in an archive, and the file with the names of their columns."""
 _BEGINNING_BYTES = 4096
 
 
@@ -28,7 +28,7 @@ class Listed(NamedTuple):
 
 
 def manifests_beside(parts: Sequence[Part]) -> Iterator[str]:
-    """The manifests in the folders of the parts, which are no parts because they have no rows."""
+    """The manifests in the folders of the parts. A manifest has no rows, so it is not a part itself."""
     for folder in sorted({os.path.dirname(part.file) for part in parts}):
         for path in (os.path.join(folder, name) for name in storage.names_in(folder) if name.endswith(".txt")):
             beginning = storage.read_range(path, 0, _BEGINNING_BYTES)
@@ -56,7 +56,7 @@ def beside(manifest: str, name: str) -> str:
 
 
 def unpacked(parts: Sequence[Part], place: str) -> list[Part]:
-    """The parts of a file that was decompressed, or unpacked into the folder or into a folder of its name."""
+    """The parts that came from a file: decompressed, or unpacked into its folder or one named after it."""
     whole = name = os.path.basename(place)
     for ending in (".gz", ".tar", ".tgz", ".zip"):
         name = name.removesuffix(ending)
@@ -73,7 +73,8 @@ def refuse_changed(place: str, file: Listed, manifest_path: str) -> None:
         actual = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     if actual != file.digest:
         raise UnreadableExport(
-            f"{file.name} is not the file that {manifest_path} lists: its MD5 is {actual}, and {file.digest} there",
+            f"{file.name} is not the file that {manifest_path} lists: its MD5 is {actual}, the manifest says"
+            f" {file.digest}",
             path=file.name,
             hint=FETCH_AGAIN,
         )
@@ -86,7 +87,7 @@ def refuse_other_count(parts: list[Part], file: Listed, manifest_path: str) -> N
     count = sum(1 for part in hits for block in blocks(part) for _ in rows(part, block, observe=False))
     if hits and count != file.records:
         raise UnreadableExport(
-            f"{hits[0].path} has {count} rows, and {manifest_path} lists {file.records} for {file.name}",
+            f"{hits[0].path} has {count} rows, but {manifest_path} lists {file.records} for {file.name}",
             path=hits[0].path,
             hint=FETCH_AGAIN,
         )

@@ -1,7 +1,7 @@
 """Archives whose members are parts: zip and tar, read member by member, with every byte of the file accounted for.
 
-A compressed tar can only be read from its beginning; so its members stay in the tar's order, and the reader stays open
-after one member for the next. Nothing is unpacked to disk, so no member's name can lead out of a folder.
+A compressed tar can only be read from its beginning, so its members stay in the tar's order, and the reader stays open
+between one member and the next. Nothing is unpacked to disk, so no member's name can lead out of a folder.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pipeline.errors import UnreadableExport
 from pipeline.extractors.containers import BUFFER_BYTES, Damaged, broken, decompressed, stream_of
 from pipeline.storage import FileStatus
 
-UNPACK_BOTH = "unpack them under two names and name the folder instead; the second may be a newer copy of the first"
+UNPACK_BOTH = "unpack both under different names and name the folder instead; the second may be a newer copy"
 
 
 class Member(NamedTuple):
-    """An entry of an archive: its name, its size by the archive, and its stream, to be read before the next member.
+    """An entry of an archive: its name, its size as the archive states it, and its stream, to be read before the next.
 
     `stream` is None for a link or a device.
     """
@@ -38,7 +38,7 @@ class Member(NamedTuple):
 def member(file: str, path: str, codecs: tuple[str, ...], name: str) -> Iterator[IO[bytes]]:
     """The bytes of one member, without a zip's own compression.
 
-    Raises UnreadableExport when the archive is gone or damaged, or has no such member any more.
+    Raises UnreadableExport when the archive is gone or damaged, or no longer has this member.
     """
     with ExitStack() as stack:
         try:
@@ -58,15 +58,15 @@ def member(file: str, path: str, codecs: tuple[str, ...], name: str) -> Iterator
 def members(file: str, path: str, codecs: tuple[str, ...]) -> Iterator[Member]:
     """Each file in the archive, in the order of the archive.
 
-    Raises UnreadableExport for a truncated, damaged or locked archive, for bytes of the file that belong to no member
-    and to nothing else that the format knows, and for two members of one name.
+    Raises UnreadableExport for a truncated, damaged or encrypted archive, for bytes that belong to no member and to
+    nothing else that the format knows, and for two members with the same name.
     """
     names: set[str] = set()
     walk = _zip_members(file, path) if codecs[0] == "zip" else _tar_members(file, codecs)
     try:
         for entry in walk:
             if entry.name in names:
-                raise UnreadableExport(f"{path} has two members of the name {entry.name}", path=path, hint=UNPACK_BOTH)
+                raise UnreadableExport(f"{path} has two members named {entry.name}", path=path, hint=UNPACK_BOTH)
             names.add(entry.name)
             yield entry
     except UnreadableExport:
@@ -77,12 +77,12 @@ def members(file: str, path: str, codecs: tuple[str, ...]) -> Iterator[Member]:
 
 def _lost(path: str) -> UnreadableExport:
     return UnreadableExport(
-        f"{path} is not in its archive any more", path=path, hint="the archive has changed: plan again"
+        f"{path} is no longer in its archive", path=path, hint="the archive has changed: plan again"
     )
 
 
 def _state(file: str) -> tuple[str, FileStatus, int]:
-    """The key of an open archive in a cache: it is opened again when it changed, and in a forked process."""
+    """The key of an open archive in a cache: an archive is opened again when it changes, and in a forked process."""
     return file, storage.status(file), os.getpid()
 
 
@@ -90,7 +90,7 @@ def _state(file: str) -> tuple[str, FileStatus, int]:
 
 
 class _Zip(zipfile.ZipFile):
-    """A zip that closes its file, which the library does only with one that it opened by a path."""
+    """A zip that closes its file, which the library only does if it opened the file by its path."""
 
     def __init__(self, file: str) -> None:
         self._file = storage.opened(file)
@@ -107,7 +107,7 @@ class _Zip(zipfile.ZipFile):
 
 @lru_cache(maxsize=1)
 def _zip(file: str, status: FileStatus, process: int) -> zipfile.ZipFile:
-    """The archive, open from one member to the next: its directory may name 20,000 of them."""
+    """The archive, kept open between members: its directory may list 20,000 of them."""
     return _Zip(file)
 
 
@@ -119,9 +119,9 @@ def _zip_members(file: str, path: str) -> Iterator[Member]:
             continue
         if entry.flag_bits & 1:
             raise UnreadableExport(
-                f"{path} is locked with a password",
+                f"{path} is encrypted with a password",
                 path=path,
-                hint="unpack it with its password, and name the folder",
+                hint="unpack it with the password, then name the folder",
             )
         with archive.open(entry) as stream:  # compares the name with that of the member's own header
             yield Member(entry.filename, entry.file_size, stream)
@@ -131,8 +131,8 @@ def _account(archive: zipfile.ZipFile, file: str) -> None:
     """Raises Damaged or EOFError unless each byte of a zip belongs to a member that its directory lists, to the
     directory or to the end record, or is a zero between them.
 
-    The library reads the directory alone: it ignores members that a damaged directory does not list, and a whole zip
-    before the last one. (Layout: APPNOTE.TXT 6.3.10, sections 4.3.6 to 4.3.16.)
+    The library reads only the directory: it ignores members that a damaged directory does not list, and a whole zip in
+    front of the last one. (Layout: APPNOTE.TXT 6.3.10, sections 4.3.6 to 4.3.16.)
     """
     with storage.opened(file) as raw:
         size = raw.seek(0, os.SEEK_END)
@@ -143,7 +143,7 @@ def _account(archive: zipfile.ZipFile, file: str) -> None:
         if end > size:
             raise EOFError("the zip ends inside its comment")
         if end < size:
-            raise Damaged(f"the bytes from {end:,} on come after the end of the zip")
+            raise Damaged(f"bytes from {end:,} onwards come after the end of the zip")
         raw.seek(0)
         position = len(_SPANNED) if raw.read(len(_SPANNED)) == _SPANNED else 0
         for entry in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
@@ -159,13 +159,13 @@ def _account(archive: zipfile.ZipFile, file: str) -> None:
 
 
 _ZIP_LOCAL, _ZIP_END, _ZIP_COMMENT = 30, 22, 2**16
-"""Fixed bytes of the header before a member and of the record at the end; the most bytes of the comment after that."""
+"""Fixed bytes of the header before a member and of the end record; the most bytes of the comment after it."""
 _SIZES_BEHIND = 1 << 3
 _SPANNED = b"PK\x07\x08"
 
 
 def _sizes_behind(stored: bytes, entry: zipfile.ZipInfo) -> int:
-    """The length of the checksum and the sizes that a program writing to a pipe adds after a member; 0 without them.
+    """The length of the checksum and sizes that a program writing to a pipe adds after a member; 0 if there are none.
 
     A signature before them is optional, and a size may have 4 or 8 bytes.
     """
@@ -180,7 +180,7 @@ def _sizes_behind(stored: bytes, entry: zipfile.ZipInfo) -> int:
 
 
 def _refuse_gap(raw: IO[bytes], position: int, until: int) -> None:
-    """Raises Damaged unless all bytes from `place` to `until` are zero."""
+    """Raises Damaged unless all bytes from `position` to `until` are zero."""
     if until < position:
         raise Damaged(f"the record at byte {until:,} of the zip overlaps the one before it")
     raw.seek(position)
@@ -188,7 +188,7 @@ def _refuse_gap(raw: IO[bytes], position: int, until: int) -> None:
         piece = raw.read(min(BUFFER_BYTES, until - position))
         if content := piece.lstrip(b"\x00"):
             position += len(piece) - len(content)
-            raise Damaged(f"the bytes of the zip from {position:,} on are in no member that its directory lists")
+            raise Damaged(f"the bytes of the zip from {position:,} onwards belong to no member in its directory")
         position += len(piece)
 
 
@@ -197,14 +197,14 @@ def _refuse_gap(raw: IO[bytes], position: int, until: int) -> None:
 
 @lru_cache(maxsize=1)
 def _tar_index(file: str, status: FileStatus, process: int) -> dict[str, tarfile.TarInfo]:
-    """The files of a tar that is not compressed, by name."""
+    """The files of an uncompressed tar, by name."""
     with storage.opened(file) as raw, _Tar.open(fileobj=raw, mode="r:", ignore_zeros=True) as archive:
         return {entry.name: entry for entry in archive if entry.isfile()}
 
 
 @contextmanager
 def _tar_file(file: str, entry: tarfile.TarInfo) -> Iterator[IO[bytes] | None]:
-    """A file of a tar that is not compressed."""
+    """One file of an uncompressed tar."""
     if entry.issparse():
         with storage.opened(file) as raw, tarfile.open(fileobj=raw, mode="r:") as archive:
             yield archive.extractfile(entry)
@@ -215,7 +215,7 @@ def _tar_file(file: str, entry: tarfile.TarInfo) -> Iterator[IO[bytes] | None]:
 
 
 def _slice(raw: IO[bytes], size: int) -> Iterator[bytes]:
-    """The next `size` bytes of a file: what `extractfile` reads, at half the cost."""
+    """The next `size` bytes of a file, as `extractfile` reads them, at half the cost."""
     while size:
         piece = raw.read(min(size, BUFFER_BYTES))
         if not piece:
@@ -225,7 +225,7 @@ def _slice(raw: IO[bytes], size: int) -> Iterator[bytes]:
 
 
 class _Header(tarfile.TarInfo):
-    """A tar header that distinguishes a truncated or damaged tar from the end; for the library both are the end."""
+    """A tar header that tells a truncated or damaged tar from a complete one; the library takes both for the end."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
@@ -243,15 +243,15 @@ class _Header(tarfile.TarInfo):
                 raise EOFError("the tar has no end mark") from None
             raise tarfile.ReadError(f"{error}, at byte {archive.offset:,} of the tar") from None
         if archive.zeros == 1:
-            raise tarfile.ReadError(f"a block of zeros in place of a header, before byte {archive.offset:,} of the tar")
+            raise tarfile.ReadError(f"a block of zeros instead of a header, before byte {archive.offset:,} of the tar")
         archive.zeros = 0
         return header
 
 
 class _Tar(tarfile.TarFile):
-    """A tar read to the end of its file: at least one block of zeros ends it, after two another tar may follow.
+    """A tar read to the end of its file: at least one block of zeros ends it; after two, another tar may follow.
 
-    Open it with `ignore_zeros`, so that the library continues; `_Header` refuses everything else that this accepts.
+    Open it with `ignore_zeros`, so that the library continues; `_Header` refuses whatever else this would let through.
     """
 
     tarinfo = _Header
@@ -267,7 +267,7 @@ def _tar_members(file: str, codecs: tuple[str, ...]) -> Iterator[Member]:
 
 
 class _Cursor:
-    """A position in a tar: the files before it were passed, those after it can still be read."""
+    """A position in a tar: files before it are gone, files after it can still be read."""
 
     def __init__(self, file: str, codecs: tuple[str, ...], stack: ExitStack) -> None:
         self.passed: set[str] = set()
@@ -278,7 +278,7 @@ class _Cursor:
         self.archive = stack.enter_context(_Tar.open(fileobj=inner, mode=mode, bufsize=BUFFER_BYTES, ignore_zeros=True))
 
     def next(self) -> tarfile.TarInfo | None:
-        """The next file or link; None at the tar's end. Raises Damaged for an entry of another kind with content."""
+        """The next file or link; None at the tar's end. Raises Damaged for any other kind of entry that has content."""
         while entry := self.archive.next():
             self.archive.members.clear()  # type: ignore[attr-defined]  # tarfile stores every header otherwise
             readable = entry.isfile() or entry.isdir() or entry.issym() or entry.islnk() or entry.isdev()
@@ -329,5 +329,5 @@ def _from_stream(file: str, path: str, codecs: tuple[str, ...], name: str) -> It
         stream = cursor.archive.extractfile(entry)
         assert stream is not None
         yield stream
-        _close_parked()  # while this member was read, one of another archive may have been
+        _close_parked()  # a member of another archive may have been parked while this one was read
         _parked = (key, cursor, stack.pop_all())

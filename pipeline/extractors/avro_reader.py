@@ -1,7 +1,7 @@
 """Avro object container files: runs of the file's own blocks, and their rows as records.
 
-A file has a header (its schema, its codec, 16 bytes that mark the end of each block) and blocks, each with its number
-of rows and its size (Avro 1.12, "Object Container Files"). Blocks are copied here as they are stored, so that workers
+A file has a header (its schema, its codec, the 16 bytes that mark the end of each block) and blocks, each with its
+number of rows and its size (Avro 1.12, "Object Container Files"). Blocks are copied as they are stored, and workers
 decompress them. `pipeline.extractors.avro_values` has the table of values. The offset of a row is its number.
 """
 
@@ -49,7 +49,7 @@ _PREFIX = fastavro.parse_schema(
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    """A block of the file: where it begins, in bytes of the decompressed part, its rows and its bytes as stored."""
+    """A block of the file: its start in bytes of the decompressed part, its number of rows, its bytes as stored."""
 
     at: int
     rows: int
@@ -71,7 +71,7 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 def blocks(part: Part, size: int, rows: int) -> Iterator[Block]:
-    """Runs of the file's blocks, each up to the first with which it has `rows` rows or `size` stored bytes.
+    """Runs of the file's blocks. A run ends with the block that brings it to `rows` rows or `size` stored bytes.
 
     `offset` and `length` count rows of the part. Raises UnreadableExport for a truncated or damaged file, also halfway.
     """
@@ -91,7 +91,7 @@ def blocks(part: Part, size: int, rows: int) -> Iterator[Block]:
 
 
 def check(part: Part) -> tuple[str, ...]:
-    """The names of the columns. Raises UnreadableExport where the file cannot be read."""
+    """The names of the columns. Raises UnreadableExport if the file cannot be read."""
     with opened(part) as stream, readable(part.path, _DAMAGED):
         return _schema(_header(_Counted(stream), part.path).schema).columns
 
@@ -102,7 +102,7 @@ def _block(part: Part, index: int, first: int, header: _Header, run: list[_Store
 
 
 class _Counted:
-    """A stream with the number of bytes that were read. A read that the file cannot answer raises EOFError."""
+    """A stream that counts the bytes that were read. Raises EOFError if the file has fewer bytes than a read wants."""
 
     def __init__(self, stream: io.BufferedReader) -> None:
         self._stream = stream
@@ -110,11 +110,11 @@ class _Counted:
 
     def read(self, size: int) -> bytes:
         if size > MAX_RECORD_BYTES or size < 0:
-            raise Damaged(f"a value of {size:,} bytes is stated before byte {self.count:,}")
+            raise Damaged(f"it states a value of {size:,} bytes before byte {self.count:,}")
         data = self._stream.read(size)
         self.count += len(data)
         if len(data) < size:
-            raise EOFError(f"it ends inside what begins before byte {self.count:,}")
+            raise EOFError(f"it ends inside a value that begins before byte {self.count:,}")
         return data
 
     def ended(self) -> bool:
@@ -132,7 +132,7 @@ def _header(stream: _Counted, path: str) -> _Header:
     try:
         _schema(schema)
     except BadSchema as error:
-        raise UnreadableExport(f"{path} has no rows of columns: {error}", path=path, hint=FETCH_AGAIN) from error
+        raise UnreadableExport(f"{path} is not a table of rows: {error}", path=path, hint=FETCH_AGAIN) from error
     return _Header(schema, codec, header["sync"])
 
 
@@ -157,18 +157,18 @@ def _schema(text: bytes) -> RowSchema:
 
 
 def _deflate(data: bytes) -> bytes:
-    """Deflate has no checksum; some writers leave the beginning of zlib's, an Adler-32, behind it."""
+    """Deflate has no checksum; some writers leave the beginning of zlib's checksum, an Adler-32, after it."""
     decompressor = zlib.decompressobj(-zlib.MAX_WBITS)
     content = decompressor.decompress(data)
     if not decompressor.eof:
         raise EOFError("its deflate stream has no end")
     if (unused := decompressor.unused_data) and not zlib.adler32(content).to_bytes(4, "big").startswith(unused):
-        raise Damaged("more than its deflate stream is stored")
+        raise Damaged("bytes follow its deflate stream")
     return content
 
 
 def _snappy(data: bytes) -> bytes:
-    """Snappy data is followed by the CRC-32 of its content, which the library does not compare."""
+    """The CRC-32 of the content follows Snappy data; the library does not check it."""
     from cramjam import snappy
 
     content = bytes(snappy.decompress_raw(data[:-4]))
@@ -197,14 +197,14 @@ _CODECS: dict[str, Callable[[bytes], bytes]] = {
 
 
 class AvroRows(NumberedRows):
-    """The rows of one block. With `members`, they are `pipeline.native` Members if the C part is available. The
-    blocks of the file are read one at a time."""
+    """The rows of one block, read one block of the file at a time. With `members`, they are `pipeline.native` Members
+    if the C part is available."""
 
     def __init__(self, part: Part, block: Block, content: bytes, options: RowOptions) -> None:
         super().__init__(part, block, content, options)
         self._make: Any = native.Header() if options.members and AVAILABLE else dict
         self._records: tuple[int, list[Record]] = (0, [])
-        """The records of one of the file's blocks, as they were read, and the row of the first."""
+        """The records of the block of the file that was read last, and the number of its first row."""
 
     @property
     def columns(self) -> Sequence[str]:
@@ -229,7 +229,7 @@ class AvroRows(NumberedRows):
         return msgspec.msgpack.decode(self._content, type=_Run)
 
     def _record(self, row: int) -> Record:
-        """A row as it was read, for which its block is read again unless it is the latest of which one was asked."""
+        """A row as it was read. Its block is read again unless it is the one of the last call."""
         first, records = self._records
         if not 0 <= row - first < len(records):
             first = 0
@@ -263,8 +263,8 @@ def _items(schema: bytes) -> Any:
 
 
 def _rows_of(content: bytes, count: int, items: Any) -> tuple[list[dict[str, Any]], bool]:
-    """The rows of a block, and whether all texts in it are UTF-8; any other byte is a lone surrogate. In Avro an array
-    is a block of items and a block of none, so a block of rows is read as one.
+    """The rows of a block, and whether all its strings are UTF-8; any other byte becomes a lone surrogate. In Avro an
+    array is a block of items followed by an empty block, so a block of rows is read as an array.
 
     Raises Damaged unless the block has exactly these rows.
     """
@@ -282,7 +282,7 @@ def _rows_of(content: bytes, count: int, items: Any) -> tuple[list[dict[str, Any
 
 
 def _long(number: int) -> bytes:
-    """A positive number as Avro stores it: doubled, seven bits a byte, the lowest first."""
+    """A positive number as Avro stores it: doubled, seven bits per byte, lowest first."""
     number <<= 1
     parts = []
     while number > 0x7F:
@@ -292,9 +292,9 @@ def _long(number: int) -> bytes:
 
 
 class _Results:
-    """The records of one of the file's blocks, with their nested values as JSON texts; why some cannot be sent, and
-    warnings about others, by their number in the block. Columns in `unread` break no row. `nan_breaks`: NaN and the
-    infinities do."""
+    """The records of one of the file's blocks, with nested values as JSON text; the reasons why some cannot be sent,
+    and warnings about others, by their number in the block. Columns in `unread` break no row. With `nan_breaks`, NaN
+    and the infinities do."""
 
     def __init__(
         self, schema: RowSchema, rows: list[dict[str, Any]], is_utf8: bool, unread: Container[str], nan_breaks: bool
@@ -328,7 +328,7 @@ class _Results:
         try:
             text = self._encode(value)
         except UnicodeEncodeError:
-            self._break("bad_utf8", "a text in it is not UTF-8")
+            self._break("bad_utf8", "a string in it is not UTF-8")
             return Raw(b"null")
         if recursive and depth(text) > MAX_DEPTH:
             self._break("too_deep", f"{depth(text)} levels of nesting; the most is {MAX_DEPTH}")

@@ -1,26 +1,26 @@
-"""Avro values as values of a record, equal to those that the Parquet reader gives for a column of the same meaning.
+"""Avro values as values of a record, equal to what the Parquet reader gives for a column with the same meaning.
 
 ===========================================  ===============================================================
 type                                         value
 ===========================================  ===============================================================
-null, boolean, string, enum                  as it is
+null, boolean, string, enum                  unchanged
 int, long                                    int, every digit
 float                                        the shortest decimal of the 32-bit number: 3.14, not 3.140000104904175
-double                                       as it is
+double                                       unchanged
 NaN and ±Infinity in either                  None with the warning `nan_value`
-decimal of bytes or fixed                    a JSON number of its exact digits, all of the scale (`1.10`)
+decimal of bytes or fixed                    a JSON number with its exact digits, the whole scale (`1.10`)
 timestamp-(millis | micros | nanos)          `2024-03-10T02:30:00.000Z`, 3, 6 or 9 digits of fraction
 local-timestamp-(millis | micros | nanos)    the same without `Z`
 date, time-(millis | micros)                 `2024-03-10`, `02:30:00.000`
-bytes                                        the text it is in UTF-8; if it is none, the row is rejected (`bad_utf8`)
-fixed                                        of 16 bytes: a UUID's text; of another size: lower-case hex
-record, array, map                           JSON text of the same by this table
+bytes                                        their UTF-8 text; if they are not UTF-8, the row is rejected (`bad_utf8`)
+fixed                                        16 bytes: a UUID as text; other sizes: lower-case hex
+record, array, map                           JSON text, its values by this table
 union                                        the value of the branch that was written
 ===========================================  ===============================================================
 
 Years outside 1 to 9999 and times outside a day reject the row (`bad_value`). A logical type that is unknown, or not
 allowed for its type, is ignored, as the specification demands (Avro 1.12, "Logical Types"). Values are converted while
-the library decodes them, by its registry of logical types; so the branch of a union needs no second search.
+the library decodes them, through its registry of logical types, so the branch of a union need not be found again.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from pipeline.json_limits import shown
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _MOST_DIGITS = 308
-"""A number with more digits before its point is beyond a double (`pipeline.json_limits`)."""
+"""A number with more digits before the decimal point is beyond a double (`pipeline.json_limits`)."""
 _AS_THEY_ARE = frozenset(("null", "boolean", "int", "long", "string", "enum"))
 _COMPLEX = frozenset(("record", "error", "array", "map"))
 
 
 class BadSchema(ValueError):
-    """The schema of a file is not one of rows."""
+    """The schema of a file does not describe rows."""
 
 
 class Unreadable:
-    """A value that cannot be read, in place of the value: a code and a sentence; `nan_value` is a warning."""
+    """Stands in for a value that cannot be read: a code and a sentence; `nan_value` is a warning."""
 
     def __init__(self, code: str, detail: str) -> None:
         self.code = code
@@ -58,7 +58,7 @@ class Unreadable:
 
 
 class RowSchema(NamedTuple):
-    """A schema to decode rows with. `converted` are the columns with values that are not those of a record as they are,
+    """A schema to decode rows with. `converted` are the columns with values that must be converted for a record, and
     `nested` those of them whose values may be objects or lists."""
 
     schema: Any
@@ -69,7 +69,7 @@ class RowSchema(NamedTuple):
 
 
 def row_schema(written: Any) -> RowSchema:
-    """The schema in a file, with the conversions of this module as its logical types. Raises BadSchema."""
+    """The schema of a file, with this module's conversions as logical types. Raises BadSchema."""
     if not isinstance(written, dict) or written.get("type") not in ("record", "error"):
         raise BadSchema("its rows are not records with named fields")
     conversion = _Conversion()
@@ -79,7 +79,7 @@ def row_schema(written: Any) -> RowSchema:
     except (KeyError, TypeError, AttributeError) as error:
         raise BadSchema(f"its schema cannot be read ({type(error).__name__}: {error})") from None
     if len(set(columns)) < len(columns):
-        raise BadSchema("its schema has two fields of one name")
+        raise BadSchema("its schema has two fields with the same name")
     kinds = {field["name"]: set(conversion.kinds(field["type"])) for field in schema["fields"]}
     converted = tuple(name for name in columns if not kinds[name] <= _AS_THEY_ARE)
     nested = frozenset(name for name in columns if kinds[name] & _COMPLEX)
@@ -87,7 +87,7 @@ def row_schema(written: Any) -> RowSchema:
 
 
 class _Conversion:
-    """Rewrites one schema. `names` has the definition of each named type, `open` those around the present type."""
+    """Rewrites one schema. `names` has the definition of each named type, `open` the types around the current one."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
@@ -126,7 +126,7 @@ class _Conversion:
         return result
 
     def kinds(self, kind: Any) -> Iterator[str]:
-        """What the values of a type may be: the names of Avro's types, and of the conversions of this module."""
+        """What values of a type may be: names of Avro's types and of this module's conversions."""
         if isinstance(kind, list):
             for branch in kind:
                 yield from self.kinds(branch)
@@ -151,7 +151,7 @@ def _full_name(written: Mapping[str, Any], namespace: str) -> tuple[str, str]:
 
 
 def _logical_type(kind: str, written: Mapping[str, Any]) -> str:
-    """The conversion of a type, "" where its value stays."""
+    """The conversion of a type; "" if its values stay as they are."""
     logical = written.get("logicalType")
     if logical == "decimal" and kind in ("bytes", "fixed"):
         scale, precision = written.get("scale", 0), written.get("precision")
@@ -210,7 +210,7 @@ def _date(value: int, *_: Any) -> Any:
 
 
 def _timestamp(units: int, suffix: str) -> _Reader:
-    """The reader of a timestamp in `units` a second."""
+    """The reader of timestamps with `units` per second."""
     digits = len(str(units)) - 1
 
     def read(value: int, *_: Any) -> Any:

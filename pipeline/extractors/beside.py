@@ -1,4 +1,4 @@
-"""The content of a file that lies beside another one: in its folder, in its archive, or in an archive of lookups."""
+"""The content of a file next to another one: in the same folder or archive, or in an archive of lookup files."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pipeline.extractors.containers import BUFFER_BYTES, broken
 from pipeline.extractors.sniffing import Content, sniff
 
 _LOOKUP = "lookup"
-"""Adobe delivers the column names in an archive of this name where a delivery has several files
+"""Adobe delivers the column names in an archive with this in its name if a delivery has several files
 (docs/know/exports.md#adobe)."""
 _PAGE = re.compile(r"\A\d+-")
-"""What the name of each of these files begins with: `01-suite_2023-04-21.tsv.gz`."""
+"""How the name of each of these files begins: `01-suite_2023-04-21.tsv.gz`."""
 
 
 def beside(file: str, shown: str, codecs: tuple[str, ...], name: str) -> bytes:
-    """The first bytes of the file `name`, b"" where there is none: enough for a row of column names.
+    """The first bytes of the file `name`, b"" if there is no such file; enough for a row of column names.
 
-    `file` is the file, or the archive whose outer layers are `codecs`; `shown` its path for errors.
+    `file` is the file, or the archive whose outer layers are `codecs`; `shown` is its path in errors.
     """
     if codecs and (content := _member(file, shown, codecs, name)):
         return content
@@ -44,8 +44,8 @@ def beside(file: str, shown: str, codecs: tuple[str, ...], name: str) -> bytes:
 
 
 def _lookups(folder: str, file: str) -> list[str]:
-    """The archives of lookups that belong to a file: those that begin with its name up to the first dot, and otherwise
-    the only one of the folder. Columns differ from one delivery to the next, so another delivery's say nothing."""
+    """The lookup archives of a file: those whose names begin like the file's up to its first dot, or else the only one
+    in the folder. Columns differ between deliveries, so another delivery's archive would be wrong."""
     stem = _PAGE.sub("", os.path.basename(file).split(".")[0])
     paths = [os.path.join(folder, entry) for entry in storage.names_in(folder) if _LOOKUP in entry]
     paths = [path for path in paths if path != file]

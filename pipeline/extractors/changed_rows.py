@@ -1,4 +1,4 @@
-"""The rows of a block with the values that its folders name, and with integers where its columns have floats."""
+"""The rows of a block, with values added from folder names, and with integers in place of a column's floats."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class ChangedRows:
-    """The rows of another reader. If both the file and a folder have a column, the file's value counts, with a warning
-    if they differ."""
+    """The rows of another reader, changed. If both the file and a folder name have a column, the file's value counts,
+    with a warning if the two differ."""
 
     def __init__(self, rows: Rows, folders: Values, integers: Sequence[str]) -> None:
         self._rows = rows
@@ -39,21 +39,19 @@ class ChangedRows:
             yield record
 
     def _change(self, record: Record, number: int) -> None:
-        """Change a row. `number` is -1 if the row was read before, so that it gives no second warning."""
+        """Change a row. `number` is -1 if the row was read before, so that it is not warned about twice."""
         of_file = self._rows.columns or ()
         for name, value in self._folders:
             if name not in record and name not in of_file:
                 if value is not None:
                     record[name] = value
             elif number >= 0 and (stated := _stated(record.get(name))) != value:
-                detail = (
-                    f"{name}={value or 'NULL'} is the folder, and {stated or 'NULL'} the row's own value, which counts"
-                )
+                detail = f"the folder says {name}={value or 'NULL'}, the row {stated or 'NULL'}; the row's value counts"
                 self.warnings.append((number, "folder_value", detail))
         record |= integers_in(record, self._integers)
 
     def is_header(self, row: int) -> bool:
-        """Whether a row is the header of delimited text once more."""
+        """Whether a row repeats the header of delimited text."""
         return isinstance(self._rows, DelimitedRows) and self._rows.is_header(row)
 
     def offset(self, row: int) -> int:

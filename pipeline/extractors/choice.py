@@ -1,5 +1,5 @@
-"""Which files of an export count, by the declarations of its mapping (`files: only, skip, apart, manifest`), and which
-are lookup files (`lookup_files`)."""
+"""Decides which files of an export count, by what its mapping declares (`files: only, skip, apart, manifest`), and
+which are lookup files (`lookup_files`)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pipeline.models import Notice, Part, Source
 
 
 def choose_parts(source: Source, rules: FileRules) -> Source:
-    """The source with the parts that count, its lookup files apart from them, and a Notice about each other part.
+    """The source with only the parts that count, its lookup files separately, and a Notice about each other part.
 
-    Raises UsageError for an unknown kind of manifest; UnfitExport where files are together that have the same events,
-    and where a file that a manifest lists is not there; UnreadableExport where a manifest cannot be read.
+    Raises UsageError for an unknown kind of manifest; UnfitExport if two kinds of file hold the same events, or if a
+    file that a manifest lists is missing; UnreadableExport if a manifest cannot be read.
     """
     source = replace(source, parts=tuple(as_declared(part, rules) for part in source.parts))
     choice = _manifest(rules.manifest)(Listing(source, rules.lookups)) if rules.manifest else Choice()
@@ -33,7 +33,7 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
             if part.path not in reasons:
                 lookups[part.path] = part
         elif rules.only and not matches(part.path, rules.only):
-            reasons.setdefault(part.path, "the mapping reads other files only (`files: only`)")
+            reasons.setdefault(part.path, "the mapping does not read such files (`files: only`)")
     counting = [
         number
         for number, part in enumerate(source.parts)
@@ -41,7 +41,7 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
     ]
     _refuse_together([source.parts[number] for number in counting], rules)
     notes += [Notice(LEFT_OUT, path, reason) for path, reason in reasons.items()]
-    # Names that did not change are often delivered again with every export.
+    # Lookup files that did not change are often delivered again with every export.
     unread = tuple(path for path in source.unread if not rules.only or matches(path, rules.only))
     before = [note for note in source.notes if note.code != SAME_FILE or not matches(note.where, rules.lookups)]
     if len(counting) == len(source.parts) and not lookups:
@@ -57,15 +57,17 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
 
 def _manifest(name: str) -> Callable[[Listing], Choice]:
     if name not in MANIFESTS:
-        raise UsageError(f"there is no manifest {name!r}", hint=f"`files: manifest` is one of: {', '.join(MANIFESTS)}")
+        raise UsageError(
+            f"there is no manifest {name!r}", hint=f"for `files: manifest` use one of: {', '.join(MANIFESTS)}"
+        )
     return MANIFESTS[name]
 
 
 def _refuse_together(parts: list[Part], rules: FileRules) -> None:
-    """Raises UnfitExport for a pair of patterns that both have files: a file belongs to the first that it fits.
+    """Raises UnfitExport if both patterns of a pair have files. A file belongs to the first pattern that it fits.
 
-    `*` as the second pattern means every other file. Of patterns with the same text in place of their last `*`, only
-    files in which that text is equal belong together: `events_*` and `events_intraday_*` of one day.
+    `*` as the second pattern means every other file. If two patterns are the same up to their last `*`, only files that
+    have the same text there conflict, such as `events_*` and `events_intraday_*` of one day.
     """
     for first, second in rules.apart:
         mine = {part.path: _variable(part.path, first) for part in parts if matches(part.path, [first])}
@@ -78,13 +80,13 @@ def _refuse_together(parts: list[Part], rules: FileRules) -> None:
             for other, its in mine.items():
                 if not text or not its or text == its or second == "*":
                     raise UnfitExport(
-                        f"{other} and {path} have the same events",
-                        hint="name the one or the other, or plan only one kind of file",
+                        f"{other} and {path} contain the same events",
+                        hint="name only one of them, or plan only one kind of file",
                     )
 
 
 def _variable(path: str, pattern: str) -> str:
-    """The digits that stand for the last `*` of a pattern, such as a day; "" where there are none."""
+    """The digits that match the last `*` of a pattern, such as a day; "" if none do."""
     step = next((step for step in reversed(path.replace("!", "/").split("/")) if fnmatchcase(step, pattern)), "")
     rest = step[len(pattern.rstrip("*")) :] if pattern.endswith("*") else ""
     return rest[: next((at for at, letter in enumerate(rest) if not letter.isdigit()), len(rest))]

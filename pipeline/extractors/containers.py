@@ -1,8 +1,8 @@
 """Compressed streams: recognised by their first bytes, never by a name, and decompressed piece by piece.
 
-Names can be wrong: Amplitude's `.json.gz` can be a zip, S3 may return a `.gz` already decompressed
-(docs/know/exports.md#containers, #amplitude). Adding a codec is one row in `CODECS`. Brotli alone has no magic bytes;
-`is_brotli` looks at its name as well.
+Names can be wrong: Amplitude's `.json.gz` can be a zip, and S3 may return a `.gz` already decompressed
+(docs/know/exports.md#containers, #amplitude). To add a codec, add one row to `CODECS`. Only Brotli has no magic bytes,
+so `is_brotli` looks at the name too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 BUFFER_BYTES = 256 * 1024
-FETCH_AGAIN = "fetch the file again from where it was exported, and check that it is complete"
+FETCH_AGAIN = "fetch the file again from its origin, and check that it is complete"
 
 
 class Codec(NamedTuple):
@@ -53,7 +53,7 @@ def _bzip2(stored: IO[bytes]) -> IO[bytes]:
 def _xz(stored: IO[bytes]) -> IO[bytes]:
     import lzma
 
-    # FORMAT_AUTO reads almost anything after the first stream as the older .lzma.
+    # With FORMAT_AUTO, almost anything after the first stream is read as the older .lzma.
     start = partial(lzma.LZMADecompressor, lzma.FORMAT_XZ)
     return stream_of(_streams(stored, "xz", start, padding=4))
 
@@ -86,44 +86,44 @@ _BY_NAME = {codec.name: codec for codec in CODECS}
 
 
 def codec_of(head: bytes) -> str:
-    """The name of the codec a stream that starts with `head` is compressed by, or ""."""
+    """The name of the codec of a stream that starts with `head`; "" if it is not compressed."""
     return next((codec.name for codec in CODECS if head.startswith(codec.magic)), "")
 
 
 def is_brotli(head: bytes, path: str) -> bool:
-    """Whether a stream of this name begins with brotli. It has no magic bytes, so the name has to end in `.br` as well,
-    and a file that a download already decompressed is what it looks like."""
+    """Whether a stream with this name begins with Brotli. It has no magic bytes, so the name has to end in `.br` as
+    well. A file that the download already decompressed is recognised by its content."""
     if not path.lower().endswith(".br") or not head:
         return False
     with _brotli(io.BytesIO(head)) as stream:
         try:
             return bool(stream.read(1))
         except OSError as error:
-            return "truncated" in str(error).lower()  # so is any head, at its end
+            return "truncated" in str(error).lower()  # every head looks truncated at its end
 
 
 def decompressed(stored: IO[bytes], name: str) -> IO[bytes]:
-    """`stored` read through the codec `name`. Damage shows while reading; see `Checked`."""
+    """`stored` read through the codec `name`. Damage appears while reading; see `Checked`."""
     return _BY_NAME[name].open(stored)
 
 
 class Damaged(ValueError):
-    """What is stored is not what its container allows at that place."""
+    """The stored bytes are not what the container allows at that place."""
 
 
 _BITE = 8 * 1024
-"""Compressed bytes for one call: to zstd 4 bytes may mean 128 KiB of output, which it returns all at once."""
+"""Compressed bytes per call: 4 bytes of zstd may expand to 128 KiB, returned all at once."""
 _MAGIC_ROOM = 16
 """No magic is longer."""
 
 
 def _streams(stored: IO[bytes], name: str, start: Callable[[], Any], padding: int = 0) -> Iterator[bytes]:
-    """The content of compressed streams (frames) that follow each other, in pieces; every stored byte is accounted for.
+    """The content of compressed streams (frames) one after another, in pieces; every stored byte is accounted for.
 
-    Why not the libraries' own readers: zstandard's takes the end of a truncated file for the end of its content; those
-    of bz2 and lzma drop what follows the first stream unless it is a whole one, xz padding and damage alike.
-    `start` returns a decompressor for the next stream. Zeros between and after streams are allowed in multiples of
-    `padding` (xz file format 1.2.1, section 2.2). Raises Damaged or EOFError.
+    The libraries' own readers will not do: zstandard's takes the end of a truncated file for the end of the content;
+    those of bz2 and lzma drop whatever follows the first stream unless it is a whole stream: xz padding and damage
+    alike. `start` returns a decompressor for the next stream. Zeros between and after streams are allowed in multiples
+    of `padding` (xz file format 1.2.1, section 2.2). Raises Damaged or EOFError.
     """
     unread = b""
     count = 0
@@ -147,10 +147,10 @@ def _streams(stored: IO[bytes], name: str, start: Callable[[], Any], padding: in
         if codec_of(unread) != name:
             if any(magic.startswith(unread) for magic in _BY_NAME[name].magic):
                 raise EOFError(f"the {name} stream at byte {offset:,} has no end")
-            raise Damaged(f"what is stored from byte {offset:,} on is no {name} stream")
+            raise Damaged(f"from byte {offset:,} onwards it is not {name} data")
         first = False
         decompressor = start()
-        buffers_input = hasattr(decompressor, "needs_input")  # bz2 and lzma, until their output was read
+        buffers_input = hasattr(decompressor, "needs_input")  # bz2 and lzma keep input until their output is read
         while not decompressor.eof:
             piece = b""
             if not buffers_input or decompressor.needs_input:
@@ -192,13 +192,13 @@ def stream_of(pieces: Iterator[bytes]) -> io.BufferedReader:
 
 
 def rewound(head: bytes, stream: IO[bytes]) -> io.BufferedReader:
-    """A stream from its beginning, after its `head` was read."""
+    """The stream from its beginning again, after its `head` was read."""
     return stream_of(chain((head,), iter(partial(stream.read, BUFFER_BYTES), b"")))
 
 
 class Checked(io.RawIOBase):
-    """A stream whose reads raise UnreadableExport for a truncated or damaged container: which file, after how many
-    bytes, and what to do."""
+    """A stream that raises UnreadableExport from a read if its container is truncated or damaged. The error says which
+    file, after how many bytes, and what to do."""
 
     def __init__(self, stream: IO[bytes], path: str) -> None:
         self._stream = stream
@@ -224,9 +224,9 @@ class Checked(io.RawIOBase):
 
 @contextmanager
 def readable(path: str, problem: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
-    """UnreadableExport for whatever a library raises for a damaged file: its own errors and Python's.
+    """Turns whatever a library raises for a damaged file, its own errors or Python's, into UnreadableExport.
 
-    `problem` follows the path, such as `is not a whole Parquet file`.
+    `problem` follows the path in the message, such as `is not a whole Parquet file`.
     """
     try:
         yield
@@ -244,21 +244,21 @@ _CODEC_MODULES = {"zipfile", "tarfile", "zstd", "zstandard", "_lzma", "lzma", "i
 def broken(error: Exception, path: str, count: int = 0) -> UnreadableExport:
     """The UnreadableExport for an error of a decompressor, an archive or the disk after `count` decompressed bytes.
 
-    Raises the error itself where it is none of these.
+    Any other error is raised again.
     """
     if isinstance(error, EOFError) or "truncated" in str(error).lower() or "unexpected end of data" in str(error):
-        what = f"{path} is cut short: its container ends in the middle, {count:,} decompressed bytes in"
+        what = f"{path} is cut short: its container ends in the middle, after {count:,} decompressed bytes"
     elif "not a zip file" in str(error):
         what = f"{path} is cut short: the directory at the end of a zip is missing"
     elif isinstance(error, PermissionError):
-        return UnreadableExport(f"{path} may not be read", path=path, hint="give this account the right to read it")
+        return UnreadableExport(f"{path}: no permission to read it", path=path, hint="let this account read it")
     elif isinstance(error, FileNotFoundError):
-        return UnreadableExport(f"{path} is not there", path=path, hint="check the path")
+        return UnreadableExport(f"{path} does not exist", path=path, hint="check the path")
     elif isinstance(error, StoreError):
         hint = "check the name, the credentials and the network, then run the same command again"
         return UnreadableExport(f"{path} cannot be read from its store: {error}", path=path, hint=hint)
     elif isinstance(error, _DAMAGE) or type(error).__module__.split(".")[0] in _CODEC_MODULES:
-        what = f"{path} is damaged, {count:,} decompressed bytes in: {error}"
+        what = f"{path} is damaged after {count:,} decompressed bytes: {error}"
     else:
         raise error
     return UnreadableExport(what, path=path, hint=FETCH_AGAIN)

@@ -1,10 +1,9 @@
-"""Blocks of a delimited part: cut at record ends, which quoted newlines are not.
+"""Blocks of a delimited part, cut at the ends of records; a newline inside quotes does not end one.
 
-Whether a newline ends a record depends on every quote before it, so the part is read through once. Where
-the quoting of a piece is provably regular, all its record ends come from counting quotes, a few vector passes
-over its bytes; anything else (stray quotes, escapes, bare carriage returns, records near the limit of
-`csv_records`) is read by the csv reader itself, row by row. Both return the same ends;
-`tests/extractors/test_csv.py` compares them on random text.
+Whether a newline ends a record depends on every quote before it, so the part is read through once. If the quoting of a
+piece is provably regular, counting quotes finds all record ends, in a few vector passes over its bytes. Anything else
+(stray quotes, escapes, bare carriage returns, records near the limit of `csv_records`) is read row by row by the csv
+reader itself. Both return the same ends; `tests/extractors/test_csv.py` compares them on random text.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def blocks(part: Part, size: int, rows: int = 0) -> Iterator[Block]:
     A header and a byte order mark belong to no block. Blocks of a plain file have no content.
     Raises UnreadableExport for a truncated or damaged container, and for a line of more than 64 MiB.
     """
-    plain = is_plain(part) and not is_remote(part.file)  # an object would be read twice
+    plain = is_plain(part) and not is_remote(part.file)  # otherwise an object would be read twice
     pieces: list[bytes] = []
     index = start = at = 0
     header, above = not part.dialect.headless, part.dialect.header_row or 0
@@ -64,8 +63,8 @@ def blocks(part: Part, size: int, rows: int = 0) -> Iterator[Block]:
 
 
 def _after_header(data: bytes, ends: Ends, row: int) -> tuple[int, bool, int]:
-    """(how many records to skip, whether the header is still to come, its row from there): the header is the record
-    `row`, from 1, or for 0 the first one that is not blank."""
+    """(how many records to skip, whether the header is still to come, its row counted from there). The header is record
+    `row`, counted from 1; for 0, the first record that is not blank."""
     before = 0
     for number, end in enumerate(ends.tolist(), 1):
         if number == row or (not row and data[before:end].removeprefix(BOM).strip(b' "\t\v\f\r\n')):
@@ -75,7 +74,7 @@ def _after_header(data: bytes, ends: Ends, row: int) -> tuple[int, bool, int]:
 
 
 def _pieces(part: Part, size: int) -> Iterator[tuple[bytes, Ends]]:
-    """The part from its first byte to its last, in runs of whole records, with where each record ends."""
+    """The whole part, in runs of whole records, with the end of each record."""
     with opened(part) as stream:
         at = 0
         carried = b""
@@ -109,7 +108,7 @@ def _pieces(part: Part, size: int) -> Iterator[tuple[bytes, Ends]]:
 def record_ends(data: bytes, dialect: Dialect, *, final: bool) -> Ends:
     """Where each record of `data` ends (after its newline); `data` starts with a record.
 
-    A record that goes on past `data` has no end, unless this is the `final` piece.
+    A record that continues past `data` has no end, unless this is the `final` piece.
     """
     complete = data if final else data[: data.rfind(b"\n") + 1]
     if not complete:
@@ -123,12 +122,12 @@ def record_ends(data: bytes, dialect: Dialect, *, final: bool) -> Ends:
 
 
 def _regular_ends(data: bytes, dialect: Dialect, *, final: bool) -> Ends | None:
-    """The record ends by counting quotes, or None where counting would not be proof.
+    """The record ends found by counting quotes, or None if counting would not be reliable.
 
-    It is proof when each opening quote is at the start of a record or cell, or right after the previous quote
+    It is reliable if each opening quote is at the start of a record or cell, or right after the previous quote
     (so `""` in a cell), and each closing quote is before a delimiter, a line end or the next quote.
-    Then a newline ends a record exactly when the quotes before it are even in number, unless a record is longer than
-    any may be or, in the `final` piece, its last quote is never closed.
+    Then a newline ends a record exactly if the number of quotes before it is even, unless a record is longer than
+    allowed or, in the `final` piece, its last quote is never closed.
     """
     array = np.frombuffer(data, np.uint8)
     newlines = np.flatnonzero(array == _NEWLINE)
@@ -164,5 +163,5 @@ def _regular_ends(data: bytes, dialect: Dialect, *, final: bool) -> Ends | None:
 
 
 def _read_ends(data: bytes, dialect: Dialect, *, final: bool) -> list[int]:
-    """The record ends by reading every record."""
+    """The record ends found by reading every record."""
     return [record.end for record in records(data, dialect, final=final)]

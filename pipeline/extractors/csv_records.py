@@ -1,9 +1,9 @@
-"""The records of a delimited text, by one rule for cutting blocks and for reading rows.
+"""The records of delimited text. Cutting blocks and reading rows use the same rule.
 
-A quoted cell may hold newlines, so a quote that is never closed would turn the rest of a file into one cell. A record
-therefore may have `MAX_LINES` lines and `MAX_BYTES` bytes at most, and where its last quote is not closed within
-them, by the end of the file, or by a quote that a delimiter or a line end follows, it ends with the line on which that
-quote opens. It is a broken row, and reading goes on with the line after it, so that no row is lost inside another.
+A quoted cell may contain newlines, so a quote that is never closed would turn the rest of a file into one cell. A
+record may therefore have at most `MAX_LINES` lines and `MAX_BYTES` bytes. If its last quote is not closed within these
+limits, before the end of the file, or by a quote that a delimiter or a line end follows, the record ends with the line
+on which that quote opens. It is a broken row, and reading continues on the next line, so no row is lost inside another.
 
 Whether a record is broken depends only on the bytes from its start to its limit. A reader of a single block finds the
 same ends, because a quote that is open at the end of the block was open when the block was cut.
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
 MAX_LINES = 10_000
 MAX_BYTES = 4 * 1024 * 1024
-"""A record of several lines has no more lines, and no more bytes before its last line. Stack traces and pages of HTML
-fit, and an event may not be a quarter as long. A record of one line may have `stream.MAX_RECORD_BYTES`."""
+"""A record of several lines has at most this many lines, and this many bytes before its last line. Stack traces and
+pages of HTML fit, and an event may not be a quarter as long. One line may have `stream.MAX_RECORD_BYTES`."""
 
 UNCLOSED = (
-    f"a quote is opened and not closed within {MAX_LINES:,} lines and {MAX_BYTES >> 20} MiB; the row ends with the line"
-    " of that quote, and the next line is read as a row of its own"
+    f"a quote is opened but not closed within {MAX_LINES:,} lines and {MAX_BYTES >> 20} MiB; the row ends with the line"
+    " of that quote, and the next line is read as a new row"
 )
 
 csv.field_size_limit(2**31 - 1)  # a cell may be as long as a record; the library's own limit is 128 KiB
 
 
 class CsvRecord(NamedTuple):
-    """One record: where it begins and ends (after its newline), its lines, and its cells, one character a byte.
+    """One record: where it begins and ends (after its newline), its lines, and its cells, one character per byte.
 
-    A broken record has no cells, and `problem` describes its fault. A cell of text with escapes may be None.
+    A broken record has no cells; `problem` says what is wrong. A cell of text with escapes may be None.
     """
 
     start: int
@@ -89,20 +89,20 @@ class _Escaped:
 
 
 def is_blank(row: list[str]) -> bool:
-    """Whether a row is nothing but a line end and white space: no row at all."""
+    """Whether a row is only a line end and white space, and so not a row at all."""
     return not row or (len(row) == 1 and row[0] is not None and not row[0].strip(" \t\v\f"))
 
 
 def records(data: bytes, dialect: Dialect, *, final: bool, start: int = 0) -> Iterator[CsvRecord]:
-    """The records of `data` from `start`, the start of one, blank lines included.
+    """The records of `data` from `start`, where one begins; blank lines are included.
 
-    Without `final` more bytes follow, and a record that they may still continue is left out.
+    Unless `final`, more bytes follow, and a record that may continue in them is left out.
     """
     at, size = start, len(data)
     ends: list[int] = []
 
     def lines() -> Iterator[str]:
-        """The lines of one record after the other, as long as the record may have more of them."""
+        """The lines of one record after another, as long as the record may continue."""
         nonlocal at
         while at < size and not (ends and (len(ends) >= MAX_LINES or at - start > MAX_BYTES)):
             line_start = at
@@ -131,17 +131,17 @@ def records(data: bytes, dialect: Dialect, *, final: bool, start: int = 0) -> It
 def _broken(
     data: bytes, start: int, ends: list[int], dialect: Dialect, error: Exception, *, stopped: bool
 ) -> CsvRecord:
-    """A record with a fault: its lines up to the line whose quote stays open, else all lines that were read for it.
+    """A record that is broken: its lines up to the one whose quote stays open, otherwise all lines read for it.
 
-    `ends` are the ends of these lines; with `stopped` the reader was refused a further line.
+    `ends` are the ends of these lines; `stopped`: the reader was refused another line.
     """
     open_lines = len(ends) if stopped else len(ends) - 1
     if open_lines and (stopped or not _closes(data[ends[-2] : ends[-1]], dialect)):
         # A lenient reader returns the open cell, whose newlines count back to its first line. A newline at its
-        # end is that of the last line: an escaped newline can also be followed by text that ends the cell.
+        # end belongs to the last line: an escaped newline can also be followed by text that ends the cell.
         text = data[start : ends[open_lines - 1]].decode("latin-1")
         whole = io.StringIO(text if text.endswith("\n") else text + "\n", newline="\n")
-        with suppress(csv.Error):  # of a line whose end is escaped, and which has another fault
+        with suppress(csv.Error):  # a line whose end is escaped, and that is broken in another way
             cells = next(parser(whole, dialect, strict=False))
             first = open_lines - 1 - (cells[-1] or "").removesuffix("\n").count("\n")
             return CsvRecord(start, ends[first], first + 1, None, UNCLOSED)
@@ -149,8 +149,8 @@ def _broken(
 
 
 def _closes(line: bytes, dialect: Dialect) -> bool:
-    """Whether a line that starts inside a quoted cell closes it before a delimiter or a line end: then the cell is
-    sound, and the fault comes after it. Without quotes no cell is open."""
+    """Whether a line that starts inside a quoted cell closes it before a delimiter or a line end. Then the cell is
+    sound, and the fault comes after it. If there are no quotes, no cell is open."""
     if not dialect.quote:
         return True
     characters = (dialect.delimiter.encode(), dialect.quote.encode(), dialect.escape.encode())

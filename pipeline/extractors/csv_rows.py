@@ -1,21 +1,21 @@
-"""Rows of a block of delimited text: every cell is text, and a blank cell is a missing one.
+"""Rows of a block of delimited text: every cell is text, and a blank cell is missing.
 
-A reader that infers types would read the zip code `00001` as `1`, and fail when a
-later value is not an integer. Special rows, and their results:
+A reader that infers types would read the zip code `00001` as `1`, and fail if a later value is not an integer. Special
+rows, and what becomes of them:
 
 =============================================  ==============================================================
 more or fewer cells than the header            reject `bad_csv_row`
-a quote that is never closed, text after one   reject `bad_csv_row`; reading goes on with the next line
+a quote that is never closed, text after one   reject `bad_csv_row`; reading continues on the next line
 a bare carriage return outside quotes          reject `bad_csv_row`
-invalid UTF-8                                  reject `bad_utf8`, of that row alone
-NUL, U+2028, newlines in quotes, 1 MB a cell   read unchanged
+invalid UTF-8                                  reject `bad_utf8`, only that row
+NUL, U+2028, newlines in quotes, cells of 1 MB   read unchanged
 blank line                                     not a row
 blank cell, in quotes or not                   missing: the record has no such member
 =============================================  ==============================================================
 
-A blank cell has no character. Databases that distinguish a null from the empty text quote the latter, but
-writers that quote every cell quote nulls too, so quotes do not matter. A mapping for which it is the empty text has
-`blanks: {csv: value}`. Words such as `NULL` are texts like any other: they can be real values. In text with escapes
+A blank cell has no characters. Databases that distinguish null from an empty string quote the latter, but writers that
+quote every cell quote nulls too, so quotes do not matter. If a blank is an empty string to a mapping, it says
+`blanks: {csv: value}`. Words such as `NULL` are strings like any other: they can be real values. In text with escapes
 (`pipeline.extractors.escaped_text`) a cell `\\N` is null.
 """
 
@@ -44,9 +44,9 @@ _AS_THEY_ARE = RowOptions()
 class DelimitedRows:
     """The rows of one block. `dialect` names the columns; a block never includes the header.
 
-    With `blanks`, a blank cell is the empty text. The canonical content of a row has its blank cells either way, so
-    that its uuid does not depend on that setting. With `members`, rows are `pipeline.native` Members in that layout
-    where the C part is available.
+    With `blanks`, a blank cell is an empty string. The canonical content of a row has its blank cells either way, so
+    its uuid does not depend on that setting. With `members`, rows are `pipeline.native` Members in that layout, if the
+    C part is available.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class DelimitedRows:
             ordered = tuple((number, 0, name) for name, number in self._sorted_names)
             self._make = native.Cells(len(header), places, layout.objects, blanks, layout.always)
             self._canonical = native.Cells(len(header), ordered, blanks=True)
-        if dialect.escape:  # whose cells may be null, which the C part does not know
+        if dialect.escape:  # its cells may be null, which the C part does not support
             make, canonical, plain = self._make, self._canonical, self._dicts(blanks)
             self._make = lambda cells: plain(cells) if None in cells else make(cells)
             self._canonical = lambda cells: self._canonical_texts(cells) if None in cells else canonical(cells)
@@ -85,7 +85,7 @@ class DelimitedRows:
         self.warnings: list[tuple[int, str, str]] = []
 
     def _dicts(self, blanks: bool) -> Callable[[list[str]], Record]:
-        """A function of the cells of a row, which returns its record."""
+        """A function that makes a record of a row's cells."""
         header = self._dialect.header
         every = (True,) * len(header) if blanks else None
         return lambda cells: dict(compress(zip(header, cells, strict=False), every or cells))
@@ -100,7 +100,7 @@ class DelimitedRows:
         return self._rows()
 
     def _natively(self) -> Iterator[Any]:
-        """Ordinary rows as Members, whose cells are not taken out of the block; all others as `_rows` reads them."""
+        """Ordinary rows as Members, whose cells stay in the block; all others as `_rows` reads them."""
         self._native = reader = self._delimited(self._make)
         self._others = 0
         while True:
@@ -133,8 +133,8 @@ class DelimitedRows:
                 yield odd
 
     def _odd(self, reader: Any, number: int) -> Record | BrokenRow | None:
-        """The row of the record at which a reader stopped, which goes on behind it; None for a blank line. `records`
-        decides where a record ends that is broken, or may be for its length or its bytes."""
+        """The row of the record at which a reader stopped; the reader continues after it. None for a blank line.
+        `records` decides where a record ends that is broken, or may be because of its length or bytes."""
         record = next(records(self._data, self._dialect, final=True, start=reader.at))
         reader.at = record.end
         if record.cells is None:
@@ -151,7 +151,7 @@ class DelimitedRows:
         return native.Delimited(self._data, ord(dialect.delimiter), quote, *cells)
 
     def _row(self, number: int, cells: list[str], lines: int) -> Record | BrokenRow | None:
-        """The row of one record's cells, None for a blank line."""
+        """The row with one record's cells; None for a blank line."""
         header = self._dialect.header
         if len(cells) != len(header):
             if is_blank(cells):
@@ -185,19 +185,19 @@ class DelimitedRows:
         return self._canonical(cells)
 
     def is_header(self, row: int) -> bool:
-        """Whether a row is the header once more, as in files that were joined."""
+        """Whether a row repeats the header, as in files that were concatenated."""
         return self.canonical(row) == self._canonical([*self._dialect.header])
 
     @cached_property
     def _sorted_names(self) -> list[tuple[str, int]]:
-        """The names of the columns in the order of a canonical record, with the numbers of their columns."""
+        """The column names in the order of a canonical record, with the position of each column."""
         return sorted({name: index for index, name in enumerate(self._dialect.header)}.items())
 
     def _canonical_texts(self, cells: list[str]) -> bytes:
         return canonical_texts({name: cells[index] for name, index in self._sorted_names})
 
     def _bounds(self) -> list[tuple[int, int]]:
-        """The start and end of each row in the block, computed at the first use."""
+        """The start and end of each row in the block, computed on first use."""
         if self._spans is None:
             columns = len(self._dialect.header)
             self._spans = [
@@ -209,7 +209,7 @@ class DelimitedRows:
 
 
 class OrdinaryRecords:
-    """`pipeline.native.Delimited` in Python, of any encoding and with an escape character."""
+    """`pipeline.native.Delimited` in Python, for any encoding and with an escape character."""
 
     def __init__(self, data: bytes, dialect: Dialect, encoding: str) -> None:
         self._data = data
@@ -240,13 +240,13 @@ class OrdinaryRecords:
 
 
 def _may_be_too_long(lines: int, cells: list[str]) -> bool:
-    """Whether a record may be beyond the limits: a character has up to 4 bytes, as has what surrounds a cell."""
+    """Whether a record may be beyond the limits: a character has up to 4 bytes, and so has what surrounds a cell."""
     length = sum(len(cell or "") + 1 for cell in cells)
     return lines > csv_records.MAX_LINES or 4 * length > csv_records.MAX_BYTES
 
 
 def _escaped(cell: str) -> str:
-    """The cell with backslash escapes for bytes that are not text."""
+    """The cell, with backslash escapes for bytes that cannot be decoded."""
     return cell and cell.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

@@ -1,7 +1,7 @@
-"""How a delimited text is written: delimiter, escape, encoding, header; judged by parsing a sample of it.
+"""How delimited text is written: its delimiter, escape, encoding and header, found by parsing a sample.
 
-The first row is the header unless it holds values (`pipeline.extractors.header`). The sample is what sniffing read: the
-first MiB, or more when that holds no newline.
+The first row is the header unless it has values (`pipeline.extractors.header`). The sample is what sniffing read: the
+first MiB, or more if that has no newline.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOT_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 _MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _ENOUGH_ROWS = 500
 _COMPARED_ROWS = 100
-"""So many rows are compared with the first, which may be no header."""
+"""How many rows are compared with the first to see whether it is a header."""
 
 
 class _Reading(NamedTuple):
@@ -42,11 +42,11 @@ class _Reading(NamedTuple):
 
 
 def delimited(found: Sample) -> Recognized | None:
-    """The dialect of a table of at least two columns, or None when the text is none.
+    """The dialect of a table with at least two columns, or None if the text is not a table.
 
-    A delimiter may be right when half of the sampled rows have the header's number of cells, or when all of the header
-    looks like names; the best fit wins, then the most columns, then the order of `DELIMITERS`. What the rules declare
-    is not judged; what they declare of files with their columns says nothing of a file with another header.
+    A delimiter is possible if half of the sampled rows have as many cells as the header, or if the whole header looks
+    like names; the best fit wins, then the most columns, then the order of `DELIMITERS`. What the rules declare is not
+    judged. What they declare about files with their columns does not apply to a file with another header.
     """
     header, text, whole = found.rules.header, found.text, found.whole
     of_layout = header in ("", "no") and (found.rules.columns or found.rules.columns_from)
@@ -66,7 +66,7 @@ def delimited(found: Sample) -> Recognized | None:
     best = max(readings, key=lambda reading: (reading.fit, len(reading.header)))
     guessed = declared.encoding == "utf-8" and not (rules.encoding or found.bom)
     if guessed and best.dialect.header_row and "\ufffd" in "".join(best.header):
-        declared = replace(declared, encoding=_one_byte(text))  # its titles are UTF-8, and the header is not
+        declared = replace(declared, encoding=_one_byte(text))  # its titles are UTF-8, but its header is not
         best = _read(sample, replace(best.dialect, encoding=declared.encoding), whole, header) or best
     values = values_in(best.header, best.rows) if not header else ""
     dialect = replace(best.dialect, encoding=declared.encoding, bom=found.bom)
@@ -77,8 +77,8 @@ def delimited(found: Sample) -> Recognized | None:
 
 
 def possible_dialects(sample: bytes, rules: FileRules, declared: Dialect) -> Iterator[Dialect]:
-    """How a text may be written: what the rules declare, and every delimiter and escape that they leave open; in text
-    of databases the quotation mark too, the likelier first."""
+    """How a text may be written: what the rules declare, combined with every delimiter and escape that they leave open,
+    and for text of databases every quotation mark, likelier ones first."""
     escapes = ("", "\\") if may_escape(sample) and not rules.escape else (declared.escape,)
     quotes: tuple[str, ...] = (declared.quote,)
     if not rules.escape and has_nulls(sample):
@@ -92,7 +92,7 @@ def possible_dialects(sample: bytes, rules: FileRules, declared: Dialect) -> Ite
 
 
 def declared_dialect(rules: FileRules, encoding: str, bom: bool) -> Dialect:
-    """The dialect that rules declare, of a text in this encoding."""
+    """The dialect that rules declare for text in this encoding."""
     quote = {"": '"', "none": ""}.get(rules.quotes, rules.quotes)
     if encoding == "utf-8" and not bom:
         encoding = rules.encoding or encoding
@@ -116,9 +116,9 @@ def unique(header: list[str]) -> tuple[str, ...]:
 
 
 def title_notices(dialect: Dialect) -> Iterator[tuple[str, str]]:
-    """A notice where the header is not the first row."""
+    """A notice if the header is not the first row."""
     if dialect.header_row and dialect.header_row > 1:
-        yield "dialect", f"the header is row {dialect.header_row}; what is above it is not read (--set header=ROW)"
+        yield "dialect", f"the header is row {dialect.header_row}; rows above it are not read (--set header=ROW)"
 
 
 def name_notices(raw: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -163,7 +163,8 @@ def _is_name(cell: str) -> bool:
 
 
 def encoding_of(text: bytes) -> str:
-    """`utf-8`, unless the header is none, or several rows and hardly any character beyond ASCII are."""
+    """`utf-8`, unless the header is not UTF-8, or several rows are not and the others have hardly any character beyond
+    ASCII."""
     try:
         text.decode()
     except UnicodeDecodeError:

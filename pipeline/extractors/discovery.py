@@ -1,4 +1,4 @@
-"""Finds the parts of an export in the files that a person names, by their content; reports what is left out."""
+"""Finds the parts of an export by the content of the files that a person names; reports what is left out."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from pipeline.models import Dialect, Notice, Part, Source, Step
 from pipeline.text import are
 
 SAME_FILE = "same_file"
-"""The code of the notice about a file with the bytes of another."""
+"""The code of the notice about a file with the same bytes as another."""
 _MOST_ALIKE = 1_000
-"""Notices about files that are left out for one reason; of others only the number is kept."""
+"""At most this many notices are kept about files left out for the same reason; others are only counted."""
 _COUNTED = ("ignored_file", "empty_file")
 _UNIFORM = (HIDDEN, MARKER)
-"""Reasons for which one notice with the number of files is enough."""
+"""For these reasons, one notice with the number of files is enough."""
 _DEFAULT = Dialect()
 
 
@@ -71,7 +71,7 @@ class _Search(msgspec.Struct):
         return False
 
     def wants_file(self, file: File, path: str) -> bool:
-        """The same of a file, which is wanted once."""
+        """The same for a file; each file is wanted only once."""
         real = file.path if storage.is_remote(file.path) else os.path.realpath(file.path)
         if real in self.files:
             self.note(SAME_FILE, path, "given twice; read once")
@@ -87,7 +87,7 @@ class _Search(msgspec.Struct):
         self.notes.append(Notice(code, where, detail))
 
     def note_others(self, root: str) -> None:
-        """A Notice with the number of those that have none of their own."""
+        """Adds the number of files that have no Notice of their own."""
         for (code, detail), count in self.counts.items():
             if detail in _UNIFORM and count > 1:
                 at = next(n for n, note in enumerate(self.notes) if (note.code, note.detail) == (code, detail))
@@ -105,25 +105,23 @@ def open_source(
 ) -> Source:
     """The parts of an export, from files, folders, globs, archives, URLs in a store, and `-` for standard input.
 
-    Each file is recognised by its content. Folders are read in natural order (`2024-1-1_9` before
-    `2024-1-1_10`); members of an archive are parts of their own. A file that is left out has a Notice
-    (`ignored_file`, `empty_file`, `same_file`), and so has a guess that a person may want to check
-    (`dialect`, `encoding`, `duplicate_column`, `outside_name`). Standard input is saved as `spool`/stdin, because a
-    plan must be able to read its source again.
+    Each file is recognised by its content. Folders are read in natural order (`2024-1-1_9` before `2024-1-1_10`);
+    members of an archive are separate parts. A file that is left out has a Notice (`ignored_file`, `empty_file`,
+    `same_file`), and so has a guess that a person may want to check (`dialect`, `encoding`, `duplicate_column`,
+    `outside_name`). Standard input is saved as `spool`/stdin, because a plan must be able to read its source again.
 
-    `rules` are declarations about the files. Where they do not say whether delimited files start with their columns'
-    names, a first row of values is reported by a Notice (`no_header`) and read as a row, its columns `column_1`,
-    `column_2` and so on. `step` is called with the MB that are read of files of one size, which may be copies.
+    `rules` are declarations about the files. If they do not say whether delimited files start with the names of their
+    columns, a first row of values is read as a row, its columns are called `column_1`, `column_2` and so on, and a
+    Notice (`no_header`) says so. `step` is called with the MB read of files of equal size, which may be copies.
 
-    Raises UsageError where no path is named or nothing is there, UnreadableExport for a missing, damaged or foreign
-    file.
+    Raises UsageError if no path is named or nothing is there, UnreadableExport for a missing, damaged or foreign file.
     """
     if not paths:
         raise UsageError("no export was named", hint="name files, folders or globs, or - for standard input")
     search = _Search(rules)
     files, root = files_of(paths, spool, search.note, step)
     if not files and not search.notes:
-        raise UsageError(f"nothing was found in {', '.join(paths)}", hint="name the export's own folder")
+        raise UsageError(f"there are no files in {', '.join(paths)}", hint="check the path; is the download finished?")
     wanted = [file for file in files if search.wants_file(file, shown(file.path, root))]
     del files
     for number, (file, head) in enumerate(zip(wanted, _heads(wanted), strict=True), 1):
@@ -135,7 +133,7 @@ def open_source(
     search.note_others(root)
     if not search.parts and not any(note.code == "empty_file" for note in search.notes):
         reasons = "; ".join(f"{note.where}: {note.detail}" for note in search.notes[:5])
-        raise UsageError(f"nothing to read was found in {', '.join(paths)} ({reasons})", hint="name the export itself")
+        raise UsageError(f"there is nothing to read in {', '.join(paths)} ({reasons})", hint="name the export itself")
     distinct = _without_copies(search, step)
     parts = tuple(replace(part, index=index) for index, (part, _) in enumerate(distinct))
     sizes = tuple(size for _, size in distinct)
@@ -143,7 +141,7 @@ def open_source(
 
 
 def _heads(files: Sequence[File]) -> Iterable[bytes | OSError | None]:
-    """What is read of each object to recognise it; most often this is enough."""
+    """The beginning of each object, which is usually enough to recognise it."""
     if not any(storage.is_remote(file.path) for file in files):
         return repeat(None, len(files))
     sizes = ((file.path, file.status.size if file.status else 0) for file in files)
@@ -154,7 +152,7 @@ def _heads(files: Sequence[File]) -> Iterable[bytes | OSError | None]:
 
 
 def _add_file(found: File, shown: str, head: bytes | OSError | None, search: _Search) -> None:
-    """The parts of a file. `head` are its first bytes where they were read before, or why they cannot be read."""
+    """The parts of a file. `head` is its first bytes if they were read before, or why they cannot be read."""
     file, named, status = found
     try:
         if isinstance(head, OSError):
@@ -164,12 +162,12 @@ def _add_file(found: File, shown: str, head: bytes | OSError | None, search: _Se
             if not named:
                 search.note("ignored_file", shown, "neither a file nor a folder")
                 return
-            raise UsageError(f"{shown} is neither a file nor a folder", hint="pipe it in, and name it -")
+            raise UsageError(f"{shown} is neither a file nor a folder", hint="pipe it in and name it -")
         with storage.opened(file, status.size, head=head or b"") as stream:
             content = sniff(stream, shown, rules=search.rules, beside=partial(beside, file, shown, ()))
     except OSError as error:
         raise broken(error, shown) from error
-    # Of a small object all is there: it need not be requested again for its digest.
+    # All of a small object is in memory: it need not be requested again for its digest.
     digest = hashlib.sha256(head).hexdigest() if head and len(head) == status.size else ""
     template = Part(0, shown, file, "", (), "", _DEFAULT, status.size, status.mtime_ns, etag=status.etag)
     if isinstance(content, Content) and content.archive:
@@ -183,13 +181,13 @@ def _add_file(found: File, shown: str, head: bytes | OSError | None, search: _Se
 
 
 def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> None:
-    """The members of an archive as parts: in natural order, those of a compressed tar in the tar's own order."""
+    """The members of an archive as parts: in natural order, or for a compressed tar in the tar's own order."""
     first, empty = len(search.parts), True
     for member in archives.members(template.file, template.path, codecs):
         empty = False
         if member.name == "[Content_Types].xml":
             raise UnreadableExport(
-                f"{template.path} is an Office document, and no Excel workbook (.xlsx)",
+                f"{template.path} is an Office document, but not an Excel workbook (.xlsx)",
                 path=template.path,
                 hint="save the sheet as .xlsx or CSV first",
             )
@@ -205,7 +203,7 @@ def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> No
             search.note("ignored_file", shown, "a link, not a file")
             continue
         if ".." in steps:
-            search.note("outside_name", shown, "its name leads out of the archive; it is read, and unpacked nowhere")
+            search.note("outside_name", shown, "its name leads out of the archive; it is read but not unpacked")
         content = sniff(
             member.stream,
             shown,
@@ -216,13 +214,13 @@ def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> No
         part = replace(template, path=shown, member=member.name, codecs=codecs)
         _add(content, part, member.size, search, named=False)
     if empty:
-        search.note("empty_file", template.path, f"a {codecs[-1]} archive without a file")
+        search.note("empty_file", template.path, f"a {codecs[-1]} archive without files")
     if len(codecs) == 1:
         search.parts[first:] = sorted(search.parts[first:], key=lambda entry: natural(entry[0].path))
 
 
 def _add(content: Content | NoRows, part: Part, size: int, search: _Search, *, named: bool) -> None:
-    """Adds one stream as a part, or a Notice why it has no rows."""
+    """Adds one stream as a part, or a Notice that says why it has no rows."""
     if isinstance(content, NoRows):
         if content.empty or content.why == "nothing but blank lines":
             search.note("empty_file", part.path, content.why or "not a single byte")
@@ -244,7 +242,7 @@ def _add(content: Content | NoRows, part: Part, size: int, search: _Search, *, n
 
 
 def as_declared(part: Part, rules: FileRules) -> Part:
-    """The part with the columns that its folders name, and with what rules say of its values."""
+    """The part with the columns that its folders name, and what rules say about its values."""
     declared = {
         "folders": folder_values(part) if rules.folders != "no" else (),
         "integers": rules.integers,
@@ -258,8 +256,8 @@ def as_declared(part: Part, rules: FileRules) -> Part:
 
 
 def _settle_texts(search: _Search) -> tuple[str, ...]:
-    """Reads each text that shows no format as the files are read whose names differ in numbers alone, so that its rows
-    count, if only as rejects. The files that remain without rows are left out, each with a Notice; returned are those
+    """Reads each text without a recognisable format like files whose names differ only in numbers, so that its rows
+    count, if only as rejects. Files that remain without rows are left out, each with a Notice. Returns those of them
     that are named like files that are read."""
     if not search.without_rows and all(part.format for part, _ in search.parts):
         return ()
@@ -271,10 +269,10 @@ def _settle_texts(search: _Search) -> tuple[str, ...]:
     found, search.parts = search.parts, []
     for part, size in found:
         if not part.format and (example := examples.get(without_numbers(part.path))):
-            # Its first row may be a header or not: a header is known as such among rows.
+            # Its first row may or may not be a header, which is recognised among rows.
             dialect = replace(example.dialect, bom=False, headless=bool(example.dialect.header))
             part = as_declared(replace(part, format=example.format, dialect=dialect), search.rules)
-            search.note("dialect", part.path, f"it shows no format; read as {example.path} is, by its name")
+            search.note("dialect", part.path, f"its format is unclear; read like {example.path}, because of its name")
         if part.format:
             search.parts.append((part, size))
         else:
@@ -286,21 +284,21 @@ def _settle_texts(search: _Search) -> tuple[str, ...]:
 
 
 def _kind(path: str) -> tuple[str, str]:
-    """The folder of a file or its archive, numbers apart, and the ending of its name; its name where it has none."""
+    """The folder of a file or its archive, with numbers masked, and the ending of its name, else its name."""
     cut = max(path.rfind("/"), path.rfind("!")) + 1
     ending = os.path.splitext(path[cut:])[1].lower()
     return without_numbers(path[:cut]), ending if ending.strip(".-_0123456789") else path[cut:]
 
 
 def refuse_unnamed(source: Source) -> None:
-    """Raises UnreadableExport if the operator has to declare how a file is written: it seems to have no header, so that
-    columns would be missing or a row lost; or its backslashes may be escapes."""
+    """Raises UnreadableExport if the operator has to say how a file is written: if it seems to have no header, so that
+    columns would be missing or a row lost, or if its backslashes may be escapes."""
     if unsure := next((note for note in source.notes if note.code == UNSURE_ESCAPES), None):
         raise UnreadableExport(
-            f"the backslashes in {unsure.where} may be escapes of a database or text, and no cell shows which",
+            f"the backslashes in {unsure.where} may be escapes of a database or plain text; no cell shows which",
             path=unsure.where,
-            hint=f"--set {ESCAPE}='\\' decodes them (\\t is a tab, \\\\ a backslash);"
-            f" --set {ESCAPE}=none keeps them as they are",
+            hint=f"--set {ESCAPE}='\\' decodes them as escapes (\\t is a tab, \\\\ a backslash);"
+            f" --set {ESCAPE}=none keeps them as text",
         )
     unnamed = [note for note in source.notes if note.code == NO_HEADER]
     if unnamed:
@@ -310,14 +308,13 @@ def refuse_unnamed(source: Source) -> None:
             f"{first.where} seems to have no header{more}: {first.detail.partition(', so ')[0]}",
             path=first.where,
             hint=f"--set {HEADER}=no reads that row as a row and calls the columns column_1, column_2 and so on;"
-            f" --set {COLUMNS}=NAME,NAME,… names them;"
-            f" --set {HEADER}=yes takes it for their names",
+            f" --set {COLUMNS}=NAME,NAME,… names the columns; --set {HEADER}=yes reads that row as their names",
         )
 
 
 def _without_copies(search: _Search, step: Step) -> list[tuple[Part, int]]:
-    """The parts and their sizes, without those whose stored bytes, and the values of whose folders, equal an earlier
-    part's, whether these are columns or not: only equal sizes are compared."""
+    """The parts and their sizes, without those that have the same stored bytes and the same folder values as an earlier
+    part. Only files of equal size are compared."""
     parts_of_size = Counter(size for _, size in search.parts)
     distinct: list[tuple[Part, int]] = []
     paths: dict[tuple[str, Values], str] = {}

@@ -1,9 +1,10 @@
 r"""Cells with backslashes, as databases write them: `\N` is null, `\t` a tab, and `\` before a delimiter, a quote or a
-line end makes it a part of the cell (COPY of Postgres, INTO OUTFILE of MySQL, TSV of ClickHouse, UNLOAD ESCAPE of
+line end makes it part of the cell (COPY of Postgres, INTO OUTFILE of MySQL, TSV of ClickHouse, UNLOAD ESCAPE of
 Redshift, Snowflake, Hive; docs/know/exports.md#database-text).
 
-Each escaped character becomes one that no text has (a surrogate) before cells are cut, and afterwards what it stands
-for. So a reader of cells sees no escaped delimiter, quote or line end, and `\N` is seen before it is unescaped.
+Before cells are cut, each escaped character is replaced by a surrogate, which no text contains; afterwards each
+surrogate becomes what it stands for. So a reader of cells sees no escaped delimiter, quote or line end, and `\N` is
+recognised before it is unescaped.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ def _escapes(escape: str) -> re.Pattern[str]:
 
 
 def masked_lines(lines: Iterable[str], escape: str, quote: str, *, cut: bool) -> Iterator[tuple[str, int]]:
-    """Lines as a reader of cells may see them, each with the number of its lines: an escaped line end ends none.
+    """Lines as a reader of cells may see them, each with the number of lines it has: an escaped line end ends none.
 
-    A last line whose end is escaped is left out, since more belongs to it, unless it is `cut` there.
+    A last line whose end is escaped is left out, since it continues, unless it is `cut` there.
     """
     text, count = "", 0
     for line in lines:
@@ -40,7 +41,7 @@ def masked_lines(lines: Iterable[str], escape: str, quote: str, *, cut: bool) ->
 
 
 def _goes_on(text: str, escape: str) -> bool:
-    """Whether the line end is escaped: an odd number of escapes is before it."""
+    """Whether the line end is escaped: an odd number of escapes comes before it."""
     line = text[:-1]
     return text[-1:] == "\n" and (len(line) - len(line.rstrip(escape))) % 2 == 1
 
@@ -49,11 +50,11 @@ def _mask(text: str, escape: str, quote: str) -> str:
     if escape not in text:
         return text
     text = _escapes(escape).sub(lambda found: chr(_FIRST + ord(found[1])), text)
-    return text.replace(f"{quote}{_NULL}{quote}", f"{quote}N{quote}") if quote else text  # in quotes it is a text
+    return text.replace(f"{quote}{_NULL}{quote}", f"{quote}N{quote}") if quote else text  # in quotes it is a string
 
 
 def unmasked(cell: str) -> str | None:
-    r"""What a cell says; None if it is `\N` and nothing else, without quotes."""
+    r"""The value of a cell; None if it is `\N` and nothing else, without quotes."""
     if cell == _NULL:
         return None
     return cell.translate(_STANDS_FOR) if _MASKED.search(cell) else cell
@@ -74,8 +75,8 @@ def may_escape(sample: bytes) -> bool:
 
 
 def is_unsure(sample: bytes, delimiter: str) -> bool:
-    r"""Whether backslashes may be escapes or texts: a text as databases write it, without `\N`, in which nothing but
-    the characters of escapes follows a backslash. Cells with JSON, which has escapes of its own, do not count."""
+    r"""Whether backslashes may be escapes or literal: text as databases write it, without `\N`, in which backslashes
+    come only before characters that can be escaped. Cells with JSON, which has its own escapes, do not count."""
     if delimiter not in "\t|\x01" or b"\\" not in sample or _QUOTED_CELL.search(sample):
         return False
     cells = re.split(rb"[\n%b]" % re.escape(delimiter.encode()), sample)
@@ -84,10 +85,10 @@ def is_unsure(sample: bytes, delimiter: str) -> bool:
 
 
 def has_nulls(sample: bytes) -> bool:
-    r"""Whether a cell is `\N`, which only writers of such text have."""
+    r"""Whether a cell is `\N`, which only writers of such text produce."""
     return _NULL_CELL.search(sample) is not None
 
 
 def is_quoted(sample: bytes) -> bool:
-    """Whether every other line has a quoted cell, so that a quotation mark is not a text's own."""
+    """Whether every other line has a quoted cell, so that quotation marks do not belong to the text."""
     return 2 * sum(1 for _ in _QUOTED_CELL.finditer(sample)) >= sample.count(b"\n")

@@ -1,7 +1,7 @@
 """Excel parts: one sheet, read row by row; blocks are runs of rows as JSON lists of cells.
 
-`pipeline.extractors.excel_rows` has the table of values. Only the texts that a workbook's cells share are in memory as
-a whole, so their size has a limit.
+`pipeline.extractors.excel_rows` has the table of values. Only the strings that a workbook's cells share are in memory
+as a whole, so their size has a limit.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _WITHOUT_VALUE = re.compile(
     rb'<(?:\w+:)?c\s(?![^>]*\bt="str")[^>]*>\s*(?:<(?:\w+:)?f(?:\s[^>]*)?/>|<(?:\w+:)?f(?:\s[^>]*)?>[^<]*</(?:\w+:)?f>)'
     rb"\s*(?:</(?:\w+:)?c>|<(?:\w+:)?v\s*/>|<(?:\w+:)?v>\s*</)"
 )
-"""A cell with a formula and no value. One of the type `str` may have the empty text as its value."""
+"""A cell with a formula and no value. The value of one of type `str` may be an empty string."""
 _MERGED = re.compile(rb'<(?:\w+:)?mergeCell\s[^>]*ref="([^"]*)"')
 _encode = msgspec.json.Encoder().encode
 
 
 def recognize(file: str, path: str, wanted: str, asked: str = "") -> Recognized:
-    """The sheet `wanted` of a workbook, else the first that is most like a table of events; and its columns.
+    """The sheet `wanted` of a workbook, otherwise the first that is most like a table of events; and its columns.
 
-    Its header is the row `asked` of the sheet, else the first row with a value, without titles above it.
+    Its header is row `asked` of the sheet, otherwise the first row with a value that is not a title.
     """
     with readable(path, _DAMAGED), _book(file, path) as book:
         names = [sheet.title for sheet in book.worksheets]
@@ -59,7 +59,7 @@ def recognize(file: str, path: str, wanted: str, asked: str = "") -> Recognized:
             raise UnreadableExport(
                 f"{path} has no sheet {wanted!r}; it has {', '.join(map(repr, names)) or 'none'}",
                 path=path,
-                hint="name one that it has: --set sheet=NAME",
+                hint="name one of its sheets: --set sheet=NAME",
             )
         tables = {name: _header(book[name], asked) for name in ([wanted] if wanted else names)}
         name = max(tables, key=lambda name: tables[name][2])
@@ -70,8 +70,8 @@ def recognize(file: str, path: str, wanted: str, asked: str = "") -> Recognized:
 
 
 def _header(sheet: Any, asked: str) -> tuple[int | msgspec.UnsetType, tuple[str, ...], tuple[bool, int]]:
-    """The row of a sheet's header, UNSET for the first with a value; its cells; and whether times are below it, with
-    the number of columns up to `_ENOUGH_COLUMNS`, 0 where no row is below it."""
+    """The row of a sheet's header, UNSET for the first with a value; its cells; whether times are below it; and its
+    number of columns, at most `_ENOUGH_COLUMNS`, or 0 if no row is below it."""
     first = int(asked) if asked.isdecimal() else 1
     some = list(islice(dropwhile(lambda row: row[0] < first, _rows(sheet)), _LOOKED_AT))
     texts = [[_text(cell) for cell in cells] for _, cells in some]
@@ -87,7 +87,7 @@ def _text(cell: Any) -> str:
 
 
 def blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
-    """Runs of `block_rows` rows; `offset` and `length` count rows of the sheet, below its header, without blank ones.
+    """Runs of `block_rows` rows; `offset` and `length` count rows below the sheet's header that are not blank.
 
     Raises UnreadableExport for a truncated or damaged file, also halfway.
     """
@@ -103,13 +103,13 @@ def blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
 
 
 def notices(part: Part) -> Iterator[tuple[str, str]]:
-    """What a person has to know of a workbook. Raises UnreadableExport for formulas that were never computed."""
+    """What a person has to know about a workbook. Raises UnreadableExport for formulas that were never computed."""
     with readable(part.path, _DAMAGED), _book(part.file, part.path) as book:
         others = [sheet.title for sheet in book.worksheets if sheet.title != part.dialect.sheet]
         inside = book[part.dialect.sheet]._worksheet_path
     if others:
         named = ", ".join(map(repr, others))
-        yield OTHER_SHEETS, f"the sheet {part.dialect.sheet!r} is read; not read: {named} (--set sheet=NAME)"
+        yield OTHER_SHEETS, f"read only the sheet {part.dialect.sheet!r}, not {named} (--set sheet=NAME)"
     merged = 0
     first = ""
     with (
@@ -123,9 +123,9 @@ def notices(part: Part) -> Iterator[tuple[str, str]]:
             window = seen + piece
             if _WITHOUT_VALUE.search(window):
                 raise UnreadableExport(
-                    f"{part.path} has formulas in the sheet {part.dialect.sheet!r} whose values were never computed",
+                    f"{part.path} has formulas without computed values in the sheet {part.dialect.sheet!r}",
                     path=part.path,
-                    hint="open it in Excel, and save it again",
+                    hint="open it in Excel and save it",
                 )
             for found in _MERGED.finditer(window):
                 if found.end() > len(seen):
@@ -136,8 +136,8 @@ def notices(part: Part) -> Iterator[tuple[str, str]]:
         yield (
             MERGED_CELLS,
             (
-                f"{pluralize(merged, 'range')} of merged cells, the first {first}: the value is in the first cell, the"
-                " others are missing"
+                f"{pluralize(merged, 'range')} of merged cells, the first {first}: only the first cell has the value,"
+                " the others are missing"
             ),
         )
 
@@ -148,13 +148,13 @@ def _book(file: str, path: str) -> Iterator[Any]:
         texts = sum(one.file_size for one in archive.infolist() if one.filename.lower().endswith("sharedstrings.xml"))
     if texts > MAX_TEXT_BYTES:
         raise UnreadableExport(
-            f"{path} has {texts:,} bytes of texts that its cells share, more than {MAX_TEXT_BYTES >> 20} MiB",
+            f"{path} has {texts:,} bytes of strings that its cells share, more than {MAX_TEXT_BYTES >> 20} MiB",
             path=path,
             hint="save the sheet as CSV",
         )
     with storage.opened(file) as stream:  # by its content: openpyxl refuses names that do not end in .xlsx
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about styles and controls, which have no part in rows
+            warnings.simplefilter("ignore")  # about styles and controls, which do not affect rows
             book = openpyxl.load_workbook(stream, read_only=True, data_only=True, keep_links=False)
         try:
             yield book
@@ -163,8 +163,8 @@ def _book(file: str, path: str) -> Iterator[Any]:
 
 
 def _rows(sheet: Any) -> Iterator[tuple[int, list[Any]]]:
-    """The rows that have a value, each with its number and up to its last value. The size that a sheet states of itself
-    can be wrong."""
+    """The rows that have a value, each with its number, cut after its last value. The size that a sheet states can be
+    wrong."""
     sheet.reset_dimensions()
     rows = enumerate(sheet.iter_rows(), 1)
     while True:

@@ -4,16 +4,16 @@
 cell                               value
 =================================  =========================================================================
 blank                              missing: the record has no such member
-text                               as it is
-number                             the number that is stored. Excel stores 15 digits: an integer of 16 or more
-                                   has the warning `rounded_integer`
+text                               unchanged
+number                             the stored number. Excel stores 15 digits: an integer of 16 or more has the warning
+                                   `rounded_integer`
 logical value                      bool
-date and time                      `2024-03-10T02:30:00`, with a fraction where it has one, without a zone: Excel
-                                   has none. A midnight that is shown as a date is `2024-03-10`
+date and time                      `2024-03-10T02:30:00`, with a fraction if it has one, without a zone: Excel has
+                                   none. A midnight that is shown as a date is `2024-03-10`
 time of day, duration              `02:30:00`, `30:00:00`
 formula                            the value that Excel stored with it
 error (`#N/A`, `#DIV/0!` …)        missing, with the warning `cell_error`
-in a merged range                  the value in its first cell, missing in the others
+in a merged range                  only the first cell has the value, the others are missing
 =================================  =========================================================================
 
 A row without any value is not a row; one with a value beyond the columns of the header is rejected (`bad_csv_row`).

@@ -1,7 +1,7 @@
-"""Folders that `backcast fetch` filled: their manifest, and whether all files are there.
+"""Folders that `backcast fetch` filled: their manifest, and whether all their files are there.
 
-The manifest is written by `pipeline.fetch`; reading it here keeps a fetch that was killed from being planned as if it
-were the whole export.
+`pipeline.fetch` writes the manifest; reading it here keeps an unfinished fetch from being planned as if it were the
+whole export.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ MANIFEST = "backcast-fetch.json"
 NEW = MANIFEST + ".new"
 """The manifest while it is being written (`pipeline.files.write_atomically`)."""
 FORMAT = "backcast.fetch/1"
-_AGAIN = "run the same backcast fetch again; it goes on where it stopped"
+_AGAIN = "run the same backcast fetch again; it continues where it stopped"
 
 
 class FetchedWindow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What one window of a fetch has: the moments from `since` until before `until`, as the tool counts its time.
+    """What one window of a fetch has, from `since` until before `until`, in the tool's own time.
 
-    `file` is "" where the tool has no event there; then `bytes` and `digest` (sha256) are left out. `counted` is the
-    tool's own count, None where it has none or was not asked; `fewer` are the names of events (at most 20; "" for all
-    of them together) of which it counts more than the file has.
+    `file` is "" if the tool has no events there; then `bytes` and `digest` (sha256) are left out. `counted` is the
+    tool's own count, None if it has no count or was not asked; `fewer` are the event names (at most 20; "" for all
+    together) of which the tool counts more than the file has.
     """
 
     since: str
@@ -41,9 +41,9 @@ class FetchedWindow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
 
 
 class FetchManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The manifest. `left` are the windows that are not fetched yet: complete is a fetch without any.
+    """The manifest. `left` are the windows that are not fetched yet: a complete fetch has none left.
 
-    It holds no time of day and no retries, so an interrupted fetch ends with the same bytes as one that was not.
+    It records no time of day and no retries, so an interrupted fetch ends with the same bytes as an uninterrupted one.
     """
 
     format: str = FORMAT
@@ -63,7 +63,7 @@ class FetchManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_manifest(folder: str) -> FetchManifest | None:
-    """The manifest of a folder or prefix; None where there is none. Raises UnreadableExport where it cannot be read."""
+    """The manifest of a folder or prefix; None if there is none. Raises UnreadableExport if it cannot be read."""
     path = os.path.join(folder, MANIFEST)
     try:
         return msgspec.json.decode(storage.read(path), type=FetchManifest)
@@ -73,7 +73,7 @@ def read_manifest(folder: str) -> FetchManifest | None:
         raise broken(error, path) from error
     except msgspec.MsgspecError as error:
         raise UnreadableExport(
-            f"{path} cannot be read as the manifest of a fetch: {error}", path=path, hint=_AGAIN
+            f"{path} is not a readable manifest of a fetch: {error}", path=path, hint=_AGAIN
         ) from None
 
 
@@ -81,26 +81,26 @@ def describe_fetched(folder: str) -> str:
     """The manifest of a complete fetch in a few words. Raises UnreadableExport unless all its files are there."""
     manifest = read_manifest(folder)
     if manifest is None or manifest.left:
-        missing = "" if manifest is None else f": {pluralize(len(manifest.left), 'window')} left of {manifest.tool}"
+        missing = "" if manifest is None else f": {pluralize(len(manifest.left), 'window')} of {manifest.tool} to go"
         raise UnreadableExport(f"the fetch into {folder} is not finished{missing}", path=folder, hint=_AGAIN)
     refuse_changed(folder, manifest)
-    words = f"the manifest of a fetch from {manifest.tool}, with all its {pluralize(len(manifest.files), 'file')}"
+    words = f"the manifest of a fetch from {manifest.tool}, with all of its {pluralize(len(manifest.files), 'file')}"
     fewer = [one.since for one in manifest.windows if one.fewer]
     if fewer:
         words += f"; {manifest.tool} counts more events than it gave in {pluralize(len(fewer), 'window')}"
-        words += f", the first from {fewer[0]}"
+        words += f", the first starting {fewer[0]}"
     return words
 
 
 def refuse_changed(folder: str, manifest: FetchManifest) -> None:
-    """Raise UnreadableExport for a file of a manifest that is missing, has another size, or cannot be asked for."""
+    """Raise UnreadableExport if a file of a manifest is missing, has another size or cannot be looked up."""
     paths = [os.path.join(folder, one.file) for one in manifest.files]
     for one, path, status in zip(manifest.files, paths, storage.statuses(paths), strict=True):
         if isinstance(status, OSError) and not isinstance(status, FileNotFoundError):
             raise broken(status, path) from status
         size = -1 if isinstance(status, OSError) else status.size
         if size != one.bytes:
-            found = f"has {size:,} bytes and not {one.bytes:,}" if size >= 0 else "is missing"
+            found = f"has {size:,} bytes instead of {one.bytes:,}" if size >= 0 else "is missing"
             raise UnreadableExport(
                 f"{path}, which was fetched from {manifest.tool}, {found}",
                 path=path,

@@ -1,4 +1,4 @@
-"""How the files of an export are read, where a mapping or the operator declares it (`files` of a mapping, --set)."""
+"""How a mapping or the operator says that an export's files must be read (`files` of a mapping, --set)."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from pipeline.models import Part
 
 HEADER, ROWS, SHEET, FOLDERS = "header", "rows", "sheet", "folders"
 COLUMNS, ESCAPE, INTEGERS, NAN = "columns", "escape", "integers", "nan"
-"""The settings of --set that declare how files are read: of delimited files whether they have a header, else their
-columns, and the escape; the list of rows in pages of JSON, the sheet of workbooks, whether folders `key=value` are
-columns, the columns whose `42.0` is 42, and what becomes of NaN."""
+"""The settings of --set that say how files are read: whether delimited files have a header, or their columns, and the
+escape; the list of rows in pages of JSON; the sheet of workbooks; whether folders `key=value` are columns; the columns
+whose `42.0` is 42; and what becomes of NaN."""
 MOST_ABOVE = 1_000
-"""The last row that can be named as the header."""
+"""The last row that can be the header."""
 SETTINGS = (HEADER, ROWS, SHEET, FOLDERS, COLUMNS, ESCAPE, INTEGERS, NAN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRules:
-    """Declarations about the files of one tool. What is "" or empty is recognised from the content.
+    """Declarations about the files of one tool. Whatever is "" or empty is recognised from the content.
 
-    `header` is yes or no: whether delimited text begins with the names of its columns; or the row that has them, from
+    `header` is yes or no, whether delimited text begins with the names of its columns, or the row that has them, from
     1. `rows` is the member of JSON pages whose items are rows, `sheet` the sheet of Excel workbooks; unless `folders`
-    is no, those of the form `key=value` are columns. `columns` are those of delimited text without a header,
-    `columns_from` is the name of a file beside it that has them; `only_columns` says that a table with others is
-    refused. `like` describes values of some columns (`pipeline.extractors.layouts`). `integers` are columns of
+    is no, folders of the form `key=value` are columns. `columns` are those of delimited text without a header,
+    `columns_from` is the name of a neighbouring file that has them; `only_columns` says that a table with other columns
+    is refused. `like` describes the values of some columns (`pipeline.extractors.layouts`). `integers` are columns of
     `pipeline.extractors.integer_columns`, and `nan` is that of `Dialect`. `quotes` is the quotation mark, or none.
-    `only` and `skip` are patterns of paths. Of each pair in `apart` only one pattern may match files. `manifest` names
+    `only` and `skip` are patterns of paths. Only one pattern of each pair in `apart` may match files. `manifest` names
     a function of `pipeline.extractors.manifests`. `lookups` are patterns of paths whose rows are entries of lookup
-    tables, and `lookup_rows` those of them that are rows of the export too. `layouts` are declarations with columns, of
-    which one may fit: those of lookup files, and where no mapping is chosen those of all mappings.
+    tables; rows that match `lookup_rows` too are also rows of the export. `layouts` are declarations with columns, of
+    which one may fit: those of lookup files, and if no mapping is chosen, those of all mappings.
     """
 
     header: str = ""
@@ -61,7 +61,7 @@ NO_RULES = FileRules()
 
 
 def rules_set(settings: Mapping[str, str]) -> FileRules:
-    """The declarations in settings. Raises UsageError for a value that a setting cannot have."""
+    """The declarations that settings make. Raises UsageError for a value that a setting cannot have."""
     header, folders, nan = (
         _one_of(settings, name, words)
         for name, words in ((HEADER, ("no", "yes", "ROW")), (FOLDERS, ("no", "yes")), (NAN, ("null", "reject")))
@@ -76,12 +76,12 @@ def rules_set(settings: Mapping[str, str]) -> FileRules:
     )
     if columns and (len(columns) < 2 or "" in columns or len(set(columns)) < len(columns)):
         raise UsageError(
-            f"--set {COLUMNS}={settings[COLUMNS]} does not name two columns or more, each once",
-            hint=f"name all columns in their order: --set {COLUMNS}=user,event,time",
+            f"--set {COLUMNS}={settings[COLUMNS]} must name at least two columns, each once",
+            hint=f"name all columns in order: --set {COLUMNS}=user,event,time",
         )
     if columns and header:
         raise UsageError(
-            f"--set {COLUMNS} and --set {HEADER} contradict each other: {COLUMNS} are of files without a header",
+            f"--set {COLUMNS} and --set {HEADER} contradict each other: {COLUMNS} is for files without a header",
             hint=f"leave out --set {HEADER}={header}",
         )
     return FileRules(
@@ -91,7 +91,7 @@ def rules_set(settings: Mapping[str, str]) -> FileRules:
 
 
 def _one_of(settings: Mapping[str, str], name: str, words: Sequence[str]) -> str:
-    """The word that a setting has, "" if it is not given."""
+    """The value of a setting, "" if it is not given."""
     word = settings.get(name, "")
     is_row = "ROW" in words and word.isdecimal() and 0 < int(word) <= MOST_ABOVE
     if word not in ("", *words) and not is_row:
@@ -101,11 +101,11 @@ def _one_of(settings: Mapping[str, str], name: str, words: Sequence[str]) -> str
 
 
 def refuse_unknown(settings: Mapping[str, str]) -> None:
-    """Raise UsageError for a setting that is not about how files are read: a mapping has others, and none is chosen."""
+    """Raise UsageError for a setting that is not about files: only mappings have others, and none is chosen."""
     if unknown := sorted(settings.keys() - {*SETTINGS}):
         raise UsageError(
-            f"{unknown[0]!r} is a setting of no file",
-            hint=f"before there is a mapping, --set takes {', '.join(SETTINGS)}",
+            f"{unknown[0]!r} is not a setting of files",
+            hint=f"without a mapping, --set takes only {', '.join(SETTINGS)}",
         )
 
 
@@ -120,4 +120,4 @@ def refuse_unused(settings: Mapping[str, str], parts: Iterable[Part]) -> None:
         (ESCAPE, "delimited file", {"csv"}),
     ):
         if formats and settings.get(name) and not formats & read:
-            raise UsageError(f"--set {name}={settings[name]}: there is no {what} among the files", hint="leave it out")
+            raise UsageError(f"--set {name}={settings[name]}: the files include no {what}", hint="leave it out")

@@ -1,7 +1,7 @@
-"""Columns that the folders of a file name: `event_name=purchase/dt=2024-01-01/part-0.parquet`.
+"""Columns from the names of a file's folders: `event_name=purchase/dt=2024-01-01/part-0.parquet`.
 
-Hive, Spark, Athena, Glue and Delta write a table so, and leave these columns out of the files. A value is text, with
-escapes as in URLs; NULL is a word of Hive's, or nothing (docs/know/exports.md#folders-with-values).
+Hive, Spark, Athena, Glue and Delta write tables this way, and leave these columns out of the files. A value is text
+with escapes as in URLs; null is Hive's own word, or nothing (docs/know/exports.md#folders-with-values).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Values = tuple[tuple[str, str | None], ...]
 
 
 def folder_values(part: Part) -> Values:
-    """(column, value) of the folders right above a file or a member of an archive, outermost first; None is NULL."""
+    """(column, value) for each folder directly above a file or archive member, outermost first; None for NULL."""
     path = f"{os.path.dirname(part.file)}/{part.member}" if part.member else part.file
     found: dict[str, str | None] = {}
     for folder in reversed(path.split("/")[:-1]):

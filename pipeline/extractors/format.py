@@ -1,7 +1,7 @@
 """What a format declares: how it is recognised, how its parts are cut into blocks, and how a block's rows are read.
 
-Each module of `pipeline.extractors.formats` declares one format as FORMAT and is found by itself, so a new format is
-one file there.
+Each module of `pipeline.extractors.formats` declares one format as FORMAT and is found automatically, so a new format
+is one file there.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["Format", "Recognized", "RowOptions", "Sample", "when_called"]
 
 
 class Sample(NamedTuple):
-    """The beginning of a text, uncompressed, for formats to recognise.
+    """The beginning of a text, decompressed, for formats to recognise.
 
-    `text` is UTF-8 without byte order mark when `encoding` is a UTF-16, else the stored bytes. `whole`: there is no
-    more. `rules` are declarations about the export's files. `beside` returns the content of the file of a name in the
-    same folder or archive, b"" where there is none.
+    `text` is UTF-8 without byte order mark if `encoding` is a UTF-16, else the stored bytes. `whole`: the sample is all
+    of it. `rules` are declarations about the export's files. `beside` returns the content of the file with a given name
+    in the same folder or archive, b"" if there is none.
     """
 
     path: str
@@ -38,7 +38,7 @@ class Sample(NamedTuple):
 
 class Recognized(NamedTuple):
     """A stream of a format. `raw_header` are column names as written; `values` is why the first row is not a header;
-    `unsure` says that its backslashes may be escapes or not."""
+    `unsure` says that its backslashes may or may not be escapes."""
 
     dialect: Dialect
     raw_header: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ def _no_notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]
 
 
 def when_called(place: str) -> Callable[..., Any]:
-    """The function `module:name` of this package, which is imported when it is called: most exports have one format."""
+    """The function `module:name` of this package, imported when called: most exports have one format."""
     module, _, name = place.partition(":")
 
     def call(*arguments: Any) -> Any:
@@ -68,14 +68,13 @@ class Format(msgspec.Struct, frozen=True):
     """One format. `name` is written into plans and never changes; `title` is for people.
 
     A binary format has a `magic`, the bytes that every file begins with. A text format has `recognize`, which gets a
-    sample and returns None where the text is of another format; text formats are asked by `priority`, lowest first.
-    It may raise UnreadableExport, with a hint, for a text that is almost of the format.
+    sample and returns None if the text has another format; text formats are tried by `priority`, lowest first. It may
+    raise UnreadableExport, with a hint, for a text that is almost of the format.
 
     `blocks(part, block_bytes, block_rows)` and `rows(part, block, content, options)` are those of
-    `pipeline.extractors`; they import what they need when called (`when_called`). `traits` are the
-    words of a dialect that a report shows. `notices` are (code, detail) pairs about a new part; it may raise
-    UnreadableExport. With `fixed_columns` every row of a part has the same columns; with `layouts` rows that are
-    Members can have a layout.
+    `pipeline.extractors`; they import what they need when called (`when_called`). `traits` are the words of a dialect
+    that a report shows. `notices` yields (code, detail) pairs about a new part; it may raise UnreadableExport. With
+    `fixed_columns`, every row of a part has the same columns; with `layouts`, rows that are Members can have a layout.
     """
 
     name: str

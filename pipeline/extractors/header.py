@@ -1,9 +1,9 @@
-"""Whether the first row of a delimited text names its columns, or is a row like the others.
+"""Whether the first row of a delimited text names its columns, or is a row like any other.
 
-If a row is mistaken for a header, it is lost and every column is named after one person's values. A row with a cell
-that is never a column's name is not a header: a time, a UUID, an e-mail address, a number of five digits or with a
-fraction. Without such a cell, most cells have to be suspect: numbers, blanks, repetitions, or values of the same
-column later.
+A row mistaken for a header is lost, and every column is named after one person's values. A row is not a header if a
+cell is something that no column is named: a time, a UUID, an e-mail address, a number with five digits or a fraction.
+Without such a cell, most cells have to be suspect: numbers, blanks, repetitions, or values that the same column has
+later.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SHOWN_CHARACTERS = 40
 _MOST_TITLES = 20
 _LIKE_A_NAME = re.compile(r"[\w$@#][\w $.:/()\[\]#@-]{0,98}[\w)\]]|[\w$@#]")
 _BELOW_TITLES = re.compile(r'[^"{}<>|]{1,100}')
-"""A cell of a header that titles show to be one: people write signs, commas and line breaks there."""
+"""A cell of a header under titles, where people write symbols, commas and line breaks."""
 
 
 def column_names(count: int) -> tuple[str, ...]:
@@ -45,8 +45,8 @@ def column_names(count: int) -> tuple[str, ...]:
 
 def no_header_row(path: str, row: str) -> UnreadableExport:
     """The error for a table without the row that should be its header."""
-    hint = "name the row that has the names of the columns, counted from 1: --set header=ROW"
-    return UnreadableExport(f"{path} has no row {row} with the names of columns", path=path, hint=hint)
+    hint = "say which row, from 1, has the names of the columns: --set header=ROW"
+    return UnreadableExport(f"{path} has no row {row} with column names", path=path, hint=hint)
 
 
 def is_like_names(cells: Sequence[str]) -> bool:
@@ -55,10 +55,10 @@ def is_like_names(cells: Sequence[str]) -> bool:
 
 
 def titles_above(rows: Sequence[Sequence[str]]) -> int:
-    """How many of the first rows are a title and the like above the header: 0 unless one row is the clear header.
+    """How many of the first rows are titles above the header: 0 unless one row is clearly the header.
 
-    Titles fill less than half of the columns, or are one cell. The header fills all of them with different names, and
-    what follows it is rows of such a table.
+    Titles fill less than half of the columns, or a single cell. The header fills all of them with different names, and
+    rows of such a table follow it.
     """
     widths = Counter(len(row) for row in rows if len(row) > 1)
     width = max(widths, key=lambda one: (widths[one], one), default=0)
@@ -72,9 +72,9 @@ def titles_above(rows: Sequence[Sequence[str]]) -> int:
 
 
 def values_in(first: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Why the first row has values, as part of a sentence; "" where it may have names.
+    """Why the first row has values, as part of a sentence; "" if it may have names.
 
-    `rows` are some of those after it.
+    `rows` are some of the rows after it.
     """
     values = [(at, what, cell) for at, cell in enumerate(first, 1) if (what := _value(cell.strip()))]
     if values:
@@ -87,7 +87,7 @@ def values_in(first: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     places = {cell: at for at, cell in reversed(list(enumerate(first)))}
     suspect = {at for at, cell in enumerate(first) if not cell.strip() or places[cell] < at}.union(numbers, recurring)
     if (numbers or recurring) and 2 * len(suspect) > len(first):
-        return f"{len(suspect)} of the {len(first)} cells of its first row are numbers, blank or values of later rows"
+        return f"{len(suspect)} of the {len(first)} cells of its first row are numbers, blanks or values of later rows"
     return ""
 
 

@@ -1,6 +1,6 @@
-"""Columns of integers that went through floating-point numbers: `42.0` is 42 again.
+"""Columns of integers that became floating-point numbers: `42.0` is turned back into 42.
 
-pandas and Spark write integers so where a column has a null. An id would be another person than `42`
+pandas and Spark write integers as floats if a column has a null. As an id, `42.0` would be another person than `42`
 (docs/know/exports.md#integers-as-floats).
 """
 
@@ -20,20 +20,20 @@ _WHOLE = re.compile(r"(-?[0-9]+)\.0+")
 
 
 def integers_in(record: Record, columns: Sequence[str]) -> Record:
-    """The values of a record that have integers in these columns, which may be paths (`user/id`), as they are then."""
+    """The new values of the columns, which may be paths (`user/id`), that have floats for integers."""
     found: Record = {}
     for name in columns:
         column, *members = name.strip("/").split("/")
         value = found.get(column, record.get(column))
         if is_absent(value):
             continue
-        with suppress(BadValue):  # no object or no text: it stays as it is
+        with suppress(BadValue):  # not an object or not text: it stays as it is
             found[column] = _within(value, members)
     return found
 
 
 def _within(value: Value, members: Sequence[str]) -> Value:
-    """The value with an integer at the path of `members` in it."""
+    """The value, with an integer at the path `members`."""
     if not members:
         match = _WHOLE.fullmatch(text(value) or "")
         if match is None:

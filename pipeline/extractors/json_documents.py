@@ -1,9 +1,9 @@
 """JSON documents as rows: a list with or without its brackets, objects one after another over several lines, or pages
 with a list of rows.
 
-Each row becomes one line without white space between its tokens, and is read as JSON lines are; its offset is that of
-its first byte in the part. A part may have several documents one after another. What is between rows has to be JSON:
-anything else is an error that names the byte, because rows beyond it could be lost.
+Each row becomes one line without white space between its tokens, and is read like JSON lines; its offset is that of its
+first byte in the part. A part may have several documents. Whatever is between rows has to be JSON: anything else is an
+error that names the byte, because rows after it could be lost.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
 
 
 def block_of(part: Part, index: int, starts: list[int], lines: list[bytes], end: int) -> Block:
-    """A block of rows as lines. Each begins at one of `starts` in the part, and the last one ends at `end`."""
+    """A block of rows as lines. Each begins at one of `starts` in the part; the last one ends at `end`."""
     run = _Run(starts, b"\n".join(lines) + b"\n")
     return Block(part.index, index, starts[0], end - starts[0], msgspec.msgpack.encode(run))
 
@@ -88,11 +88,10 @@ Row = tuple[int, int, bytes]
 
 
 class _Reader:
-    """Reads the documents of a part. `_text` has the bytes from `_start` on that are read and needed, `_at` is the
-    next one.
+    """Reads the documents of a part. `_text` has the bytes from `_start` onwards that are read and still needed; `_at`
+    is the next one.
 
-    If an item is longer than what was read, twice as much is read next, so that a long one is searched only a few
-    times.
+    If an item is longer than what was read, twice as much is read next, so a long one is searched only a few times.
     """
 
     def __init__(self, part: Part, stream: BufferedReader, size: int) -> None:
@@ -103,13 +102,13 @@ class _Reader:
         wanted = part.dialect.rows or ("",)
         self._wanted, self._dropped = wanted[0], wanted[1:]
         self._opened = 0
-        """Where the present document begins."""
+        """Where the current document begins."""
 
     def rows(self) -> Iterator[Row]:
-        """The rows of all documents, which follow each other, after a byte order mark."""
+        """The rows of all documents, one after another, after a byte order mark."""
         if self._stream.peek(len(BOM))[: len(BOM)] == BOM:
             self._start = len(self._stream.read(len(BOM)))
-        comma_follows = False  # after a row that is an item of a list which somebody cut out of its brackets
+        comma_follows = False  # after an item of a list whose brackets were cut off
         while char := self._next():
             self._opened = self._start + self._at
             if char == "," and comma_follows:
@@ -125,10 +124,10 @@ class _Reader:
                 self._at = end
                 comma_follows = True
             else:
-                raise self._unreadable(self._at, "there is something that is neither an object nor a list")
+                raise self._unreadable(self._at, "is neither an object nor a list")
 
     def _list(self, levels: int) -> Iterator[Row]:
-        """The items of a list of a document (1), or of a page in it (2)."""
+        """The items of a document's list (1), or of a page's list in it (2)."""
         self._at += 1
         count = 0
         while True:
@@ -138,11 +137,11 @@ class _Reader:
             closes = self._text[end] != ","
             self._at = end + 1
             row = compact(self._text[at:end].rstrip(" \t\r\n"))
-            if row.strip():  # a form feed alone would be a blank line, which is no row
+            if row.strip():  # a form feed alone would be a blank line, which is not a row
                 count += 1
                 yield start, self._start + end + (closes and levels == 1), row
             elif count or not closes:
-                raise self._unreadable(end, "a list has no item before this byte")
+                raise self._unreadable(end, "a list lacks an item before this byte")
             if closes:
                 return
 
@@ -179,18 +178,18 @@ class _Reader:
                     raise self._unreadable(self._at, f"the member {name!r} is not a list")
                 found = True
             elif name not in (self._wanted, *self._dropped) and (objects := _OBJECTS.match(value)):
-                what = f"a page has a second list of objects, {name!r}, which its beginning does not have"
+                what = f"a page has a second list of objects, {name!r}, which its beginning does not show"
                 raise self._unreadable(self._at + objects.end() - 1, what)
             closes = self._text[end] != ","
             self._at = end + 1
         if not found:
-            error = self._unreadable(self._opened - self._start, f"an object without a list {self._wanted!r} begins")
+            error = self._unreadable(self._opened - self._start, f"an object begins that has no list {self._wanted!r}")
             if self._dropped:
                 error.hint = f"its lists are {', '.join(self._dropped)}: name one with --set rows={self._dropped[0]}"
             raise error
 
     def _end(self, find: Callable[[str, int], int | None]) -> int:
-        """Where what is next ends."""
+        """Where the next value or name ends."""
         while (end := find(self._text, self._at)) is None:
             self._read_more()
         if end - self._at > MAX_RECORD_BYTES:
@@ -213,7 +212,7 @@ class _Reader:
         return self._text[at]
 
     def _read(self) -> bool:
-        """Read on; False at the end of the part."""
+        """Read more; False at the end of the part."""
         kept = self._text[self._at :]
         if len(kept) > MAX_RECORD_BYTES:
             raise too_long(self._part, self._start + self._at)
@@ -231,7 +230,7 @@ class _Reader:
             )
 
     def _unreadable(self, at: int, what: str) -> UnreadableExport:
-        """The error for what is at a place of the text."""
+        """The error for what stands at this position of the text."""
         return UnreadableExport(
             f"{self._part.path} cannot be read as JSON: at byte {self._start + at:,} {what}",
             path=self._part.path,
@@ -248,10 +247,10 @@ def _name(text: str) -> str:
 
 
 def page_members(sample: bytes, usual: Sequence[str]) -> list[Member]:
-    """The members of the first object in a sample; none for a sample that begins otherwise.
+    """The members of the first object in a sample; none if the sample begins with something else.
 
-    A member that the sample cuts is as long as the sample has it. An empty list of a `usual` name counts as one of
-    objects.
+    A member that the sample cuts off has the length that the sample shows. An empty list with a `usual` name counts as
+    a list of objects.
     """
     text = sample.decode("latin-1")
     at = after_white(text)

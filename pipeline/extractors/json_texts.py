@@ -1,7 +1,7 @@
 """The structure of JSON text that may be damaged or cut: where its values end, and the objects that share a line.
 
-A text has one character for each byte. Python's own decoder finds the end of a sound value quickly; that of any other
-is where brackets and strings say.
+A text has one character per byte. Python's own decoder finds the end of a sound value quickly; brackets and strings
+show the end of any other.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _blank = re.compile(r"[ \t\r]*").match
 
 
 def after_white(text: str, at: int = 0) -> int:
-    """The place of the next character that is not white space; the end of the text."""
+    """The position of the next character that is not white space, or the end of the text."""
     found = white(text, at)
     return found.end() if found else at
 
 
 def _place_of(text: str, stop: str, at: int) -> int | None:
-    """Where the next `stop` outside of strings and brackets is, or the bracket that closes before it."""
+    """The position of the next `stop` outside strings and brackets, or of the bracket that closes before it."""
     level = 0
     for token in _TOKEN.finditer(text, at):
         char = token[0][0]
@@ -42,12 +42,12 @@ def _place_of(text: str, stop: str, at: int) -> int | None:
 
 
 def end_of_name(text: str, at: int) -> int | None:
-    """Where the colon after the name of a member is, or the bracket that closes its object. None as below."""
+    """The position of the colon after a member's name, or of the bracket that closes its object. None as below."""
     return _place_of(text, ":", at)
 
 
 def end_of_item(text: str, at: int) -> int | None:
-    """Where the comma or bracket after the item at a place is. None if the text ends before."""
+    """The position of the comma or bracket after the item at `at`. None if the text ends before it."""
     with suppress(ValueError, RecursionError):
         end = after_white(text, decode(text, at)[1])
         if text[end : end + 1] in (",", "]", "}"):
@@ -56,7 +56,7 @@ def end_of_item(text: str, at: int) -> int | None:
 
 
 def end_of_value(text: str, at: int) -> int | None:
-    """The place behind the value at a place. None if the text of an object or a list ends before."""
+    """The position after the value at `at`. None if the text of an object or a list ends too soon."""
     with suppress(ValueError, RecursionError):
         return decode(text, at)[1]
     if text[at] not in "{[":
@@ -67,10 +67,10 @@ def end_of_value(text: str, at: int) -> int | None:
 
 
 def compact(text: str) -> bytes:
-    """A JSON text without white space between its tokens, which is one line.
+    """JSON text without white space between its tokens, as one line.
 
-    White space is kept as one space if two tokens would become one without it (`1 2`, which is not JSON). A line end
-    inside a string, which JSON forbids, becomes a character that is forbidden too.
+    One space is kept if two tokens would become one without it (`1 2`, which is not JSON). A line end inside a string,
+    which JSON forbids, becomes another forbidden character.
     """
     with suppress(msgspec.MsgspecError, RecursionError):
         line = msgspec.json.format(text.encode("latin-1"), indent=-1)
@@ -90,9 +90,9 @@ def compact(text: str) -> bytes:
 
 
 def apart(data: bytes) -> tuple[bytes, list[int]]:
-    """The lines, with a line end before each object that had none, and the positions of these ends, ascending.
+    """The lines, with a line end added before each object that had none, and the sorted positions of these.
 
-    A line that has anything but objects stays as it is.
+    A line that has anything other than objects stays as it is.
     """
     joint = _JOINT.search(data)
     pieces: list[bytes] = []
@@ -111,7 +111,7 @@ def apart(data: bytes) -> tuple[bytes, list[int]]:
 
 
 def _objects_in(line: bytes) -> list[int]:
-    """Where each object of a line begins, nothing if it has anything but objects."""
+    """Where each object of a line begins; empty if the line has anything other than objects."""
     text = line.decode("latin-1")
     starts: list[int] = []
     at = _blank(text).end()  # type: ignore[union-attr]
@@ -128,7 +128,7 @@ def _objects_in(line: bytes) -> list[int]:
 
 
 def is_joined(sample: bytes) -> bool:
-    """Whether the text is one line of several objects; the sample may end within one."""
+    """Whether the text is one line of several objects; the sample may end inside one."""
     if b"\n" in sample.strip() or _JOINT.search(sample) is None:
         return False
     text = sample.decode("latin-1").lstrip()

@@ -1,6 +1,6 @@
-"""Rows of a block of JSON lines: one line, one JSON text, each value unchanged byte for byte.
+"""Rows of a block of JSON lines: one JSON text per line, each value unchanged byte for byte.
 
-Special rows, and their results (each has a test):
+Special rows, and what becomes of them (each has a test):
 
 =======================================  ==========================================================
 not JSON, NaN, Infinity, a bare value    reject `bad_json`
@@ -8,14 +8,14 @@ invalid UTF-8                            reject `bad_utf8`
 more than 64 levels of nesting           reject `too_deep`
 a lone surrogate escape, a number that   reject `bad_value`: one such value makes the service refuse
 beyond a double (1E400, 400 digits)      the whole batch (docs/know/performance.md#exact-values, `pipeline.json_limits`)
-several objects in a line                a row each
+several objects on a line                one row each
 a key written twice                      the last value wins, warning `duplicate_key`
 an integer beyond 2^53                   read exactly, warning `unsafe_integer`
 blank line                               not a row
 =======================================  ==========================================================
 
-Warnings are of rows that are read; a rejected row has none. A duplicate key
-*inside* a value that the mapping does not open is sent unchanged (docs/know/promises.md#exactness).
+Warnings concern rows that are read; a rejected row has none. A duplicate key *inside* a value that the mapping does not
+open is sent unchanged (docs/know/promises.md#exactness).
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from pipeline.native import AVAILABLE, native
 from pipeline.values import Record, canonical
 
 _AT_ONCE = 1 << 14
-"""Rows are searched in runs of about this many bytes: most runs have nothing that each row has to be searched for."""
+"""Runs of about this many bytes are searched first: most have nothing that needs a search of each row."""
 _HOLDERS = 16
-"""About this many members with objects inside are remembered at most, to count keys in them first."""
+"""At most about this many members with objects inside are remembered, to count their keys first."""
 CUT_OFF = "terminated early"
-"""How a row ends with which Mixpanel says that it gave up (docs/know/exports.md#mixpanel)."""
+"""How the row ends that Mixpanel writes if it gave up (docs/know/exports.md#mixpanel)."""
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89abcdefABCDEF][0-9a-fA-F]{2}")
 _SPACES = bytes.maketrans(b"\t\r", b"  ")
@@ -77,10 +77,10 @@ def rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Jsonl
 
 
 class JsonlRows:
-    """The rows of one block. `opens` names members whose objects are opened with the row. `joined`: several objects in
+    """The rows of one block. `opens` names members whose objects are opened with the row. `joined`: several objects on
     a line are rows.
 
-    With `members`, plain rows are `pipeline.native` Members where the C part is available.
+    With `members`, plain rows are `pipeline.native` Members if the C part is available.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class JsonlRows:
         yield from self._rows(b"".join(others), row)
 
     def _rows(self, data: bytes, first_row: int) -> Iterator[Record | BrokenRow]:
-        """Every row of some lines, decoded in Python. `first_row` is the number of the first in the block."""
+        """Every row of some lines, decoded in Python. `first_row` is the block's number for the first."""
         row = first_row
         stream = io.BytesIO(data)
         while lines := stream.readlines(_AT_ONCE):
@@ -154,8 +154,8 @@ class JsonlRows:
                     row += 1
 
     def _record(self, row: int, line: bytes, loose: bool, large: bool) -> Record | BrokenRow | None:
-        """The record of a line that can be sent if it is one, None for a blank line. It may have white space before a
-        colon if that is `loose`, and integers beyond 2^53 if they are `large`."""
+        """The record of a line if it can be sent, None for a blank line. The line may have white space before a colon
+        if `loose`, and integers beyond 2^53 if `large`."""
         try:
             record: Record = _decode(line)  # type: ignore[assignment]
         except _UNREADABLE:
@@ -192,7 +192,7 @@ class JsonlRows:
         return canonical(record)
 
     def _broken(self, line: bytes) -> BrokenRow | None:
-        """Why a line cannot be sent, whether it is JSON or not."""
+        """Why a line cannot be sent, whether or not it is JSON."""
         try:
             line.decode()
         except UnicodeDecodeError as error:
@@ -211,17 +211,17 @@ class JsonlRows:
             self.warnings.append((row, "unsafe_integer", f"{digits} is beyond 2^53"))
 
     def _check_keys(self, row: int, line: bytes, record: Record, count: int) -> None:
-        """Adds a warning for each repeated key. `count` are the keys that were read: as many `":` are in the line,
-        besides those inside of values, unless a key is repeated or white space is before a colon."""
+        """Adds a warning for each repeated key. `count` is the number of keys that were read. The line has as many
+        `":`, apart from those inside values, unless a key is repeated or white space comes before a colon."""
         if not _has_loose_colon(line) and self._is_inside(record, line.count(b'":') - count):
             return
         for key in _repeated_keys(line, self._opens):
             self.warnings.append((row, "duplicate_key", f"{key!r} occurs more than once; the last value wins"))
 
     def _is_inside(self, record: Record, surplus: int) -> bool:
-        """Whether that many `":` are inside the values of a record, opened members' values included.
+        """Whether the values of a record, including those of opened members, contain that many `":`.
 
-        Members that have some are remembered: in most later rows they alone explain the surplus.
+        Members that contain some are remembered: they alone explain the surplus in most later rows.
         """
         objects: list[Any] = [record, *(one for name in self._opens if isinstance(one := record.get(name), dict))]
         raws = ((one.get(name) for name in self._holders) for one in objects)
@@ -243,7 +243,7 @@ class JsonlRows:
         return self._data[start : end or len(self._data)]
 
     def _open_each(self, record: Record) -> int:
-        """Opens the members in `opens` that are objects; returns how many members these have."""
+        """Opens the members in `opens` that are objects; returns how many members those have."""
         count = 0
         for name in self._opens:
             value = record.get(name)
@@ -257,8 +257,8 @@ class JsonlRows:
         return count
 
     def _with_nulls(self, row: int, line: bytes) -> tuple[bytes, Record] | None:
-        """A line with null for NaN and the infinities, which are not JSON, and its record; None if it has other
-        faults."""
+        """A line with null for NaN and the infinities, which are not JSON, and its record; None if anything else is
+        wrong with it."""
         changed = _NAN.sub(_null, line) if self._nan_is_null else b""
         try:
             record: Record = _decode(changed)  # type: ignore[assignment]
@@ -278,7 +278,7 @@ class JsonlRows:
         if depth(line) > MAX_DEPTH:
             return BrokenRow("too_deep", f"{depth(line)} levels of nesting; the most is {MAX_DEPTH}")
         if text.rstrip().endswith(CUT_OFF):
-            return BrokenRow("cut_off", f"the tool ended the export here, and wrote {CUT_OFF!r}")
+            return BrokenRow("cut_off", f"the tool stopped the export here and wrote {CUT_OFF!r}")
         try:
             value = json.loads(text, parse_constant=_no_constant, parse_int=str)
         except (ValueError, RecursionError) as error:
@@ -291,7 +291,7 @@ class JsonlRows:
 
 
 def _has_loose_colon(text: bytes) -> bool:
-    """Whether white space is before a colon. Python searches a str in a fraction of the time of bytes."""
+    """Whether white space comes before a colon. Python searches str much faster than bytes."""
     return " :" in text.translate(_SPACES).decode("latin-1")
 
 
@@ -311,7 +311,7 @@ def _no_constant(name: str) -> object:
 
 
 def _repeated_keys(line: bytes, opens: Sequence[str]) -> list[str]:
-    """Keys that occur twice at the top of the row, or at the top of a member that is opened."""
+    """Keys that occur twice at the top of the row, or at the top of an opened member."""
     repeated: list[str] = []
 
     class Pairs(list[tuple[str, object]]):

@@ -1,7 +1,7 @@
-"""Delimited text without a header whose columns a mapping names: whether a file has that layout.
+"""Delimited text without a header whose columns a mapping names: checks whether a file has that layout.
 
-Such a file has a layout where almost every row has as many cells as the layout has columns, and where the values of
-some columns are of the kinds that the mapping declares.
+A file has a layout if almost every row has as many cells as the layout has columns, and if the values of some columns
+are of the kinds that the mapping declares.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ KINDS = {
 """What a column's values can be like (`like`)."""
 _SAMPLED_ROWS = 200
 _FIT = 0.9
-"""Of the rows, and of the values of a column that are not blank, this share has to fit."""
+"""This share of the rows, and of a column's values that are not blank, has to fit."""
 
 
 def dialect_of(sample: Sample, rules: FileRules, *, named: bool) -> Dialect | None:
-    """The dialect of a sample that has the layout of these rules, None for another.
+    """The dialect of a sample that has the layout of these rules; None if it has another layout.
 
-    With `named` the operator chose the mapping; then UnreadableExport is raised where the file with the columns' names
-    is missing.
+    With `named`, the operator chose the mapping; then UnreadableExport is raised if the file with the column names is
+    missing.
     """
     if rules.only and not matches(sample.path, rules.only):
         return None
@@ -45,7 +45,7 @@ def dialect_of(sample: Sample, rules: FileRules, *, named: bool) -> Dialect | No
         columns = _names(header, rules)
         if not columns and named:
             raise UnreadableExport(
-                f"{sample.path} has no header, and {rules.columns_from} with the names of its columns is not beside it",
+                f"{sample.path} has no header, and {rules.columns_from}, which names its columns, is missing",
                 path=sample.path,
                 hint=f"put {rules.columns_from} into the same folder or archive",
             )
@@ -61,7 +61,7 @@ def dialect_of(sample: Sample, rules: FileRules, *, named: bool) -> Dialect | No
 
 
 def _fits(text: bytes, whole: bool, dialect: Dialect, columns: tuple[str, ...], rules: FileRules) -> bool:
-    """Whether a text has these columns if it is written in this dialect, and does not begin with their names."""
+    """Whether a text in this dialect has these columns and does not begin with their names."""
     rows = [
         row.cells
         for row in islice(records(text, dialect, final=whole), _SAMPLED_ROWS)
@@ -79,7 +79,7 @@ def _is_like(kind: str, values: list[str]) -> bool:
 
 
 def _names(header: bytes, rules: FileRules) -> tuple[str, ...]:
-    """The column names in the file beside: its first row, or its rows where each has one cell."""
+    """The column names in the neighbouring file: its first row, or its rows if each has one cell."""
     rows = [
         row.cells
         for row in records(header, declared_dialect(rules, "utf-8", False), final=True)

@@ -1,4 +1,4 @@
-"""Blocks of a part whose records are lines: cut at newlines, by seeking where the part is a plain file."""
+"""Blocks of a part whose records are lines, cut at newlines; a plain file is cut by seeking."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 def row_starts(data: bytes) -> list[int]:
-    """Where each line begins that is not blank."""
+    """Where each line that is not blank begins."""
     starts, at = [], 0
     for line in io.BytesIO(data):
         if not line.isspace():
@@ -25,10 +25,10 @@ def row_starts(data: bytes) -> list[int]:
 def blocks(part: Part, size: int, rows: int = 0) -> Iterator[Block]:
     """Block k holds the records that start in the decompressed bytes [k * size, (k + 1) * size).
 
-    So boundaries depend on the part alone: not on its container, the machine or how it was read. A range in
-    which no record starts gives no block; block numbers have no gaps. Only a newline ends a line (U+2028 does
-    not); the last line may lack it. A UTF-8 byte order mark belongs to no record. A plain file is not read
-    through: its blocks have no content, and only the line at each boundary is looked at. Of a small object they have.
+    So boundaries depend on the part alone, not on its container, the machine or how it was read. A range in which no
+    record starts gives no block; block numbers have no gaps. Only a newline ends a line (U+2028 does not); the last
+    line may lack it. A UTF-8 byte order mark belongs to no record. A plain file is not read through: its blocks have no
+    content, and only the line at each boundary is looked at. (For small objects, blocks do have content.)
 
     Raises UnreadableExport for a truncated or damaged container, and for a line of more than 64 MiB.
     """
@@ -60,7 +60,7 @@ def _file(part: Part, size: int) -> io.BufferedReader:
 
 
 def _ahead(stream: io.BufferedReader, start: int, count: int, plain: bool) -> tuple[bytes, int]:
-    """Go `count` bytes on: by seeking (as far as the file reaches) or by reading."""
+    """Advance `count` bytes, by seeking (as far as the file reaches) or by reading."""
     if not plain:
         head = stream.read(count)
         return head, len(head)

@@ -1,7 +1,7 @@
-"""Manifests: files of an export that say which of its other files count. One function for each kind of manifest.
+"""Manifests: files of an export that say which of its other files count. Each kind of manifest has one function.
 
-A function gets the listing of the source and returns which parts do not count, with a reason for each, and notes. It is
-named by a mapping (`files: manifest: heap`). A file that a manifest lists and that is not there stops the plan.
+The function gets the listing of the source and returns the parts that do not count, each with a reason, and notes. A
+mapping names it (`files: manifest: heap`). If a manifest lists a file that is missing, the plan stops.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _MOST_NAMED = 5
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Parts that do not count, by their paths with the reason of each, and notes about files: (where, sentence).
+    """Parts that do not count, by path, each with a reason; and notes about files: (where, sentence).
 
-    `order` numbers the lookup files that are to be read in another order than that of their names.
+    `order` numbers the lookup files that must be read in another order than that of their names.
     """
 
     left_out: dict[str, str] = msgspec.field(default_factory=dict)
@@ -40,9 +40,9 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Listing:
-    """The parts of a source, and the paths of files that are no parts: copies of others, and files without rows.
+    """The parts of a source, and the paths of files that are not parts: copies of others, and files without rows.
 
-    `lookups` are the patterns of lookup files, which an operator may have added to the export. `given` are the files of
+    `lookups` are the patterns of lookup files, which an operator may have added to the export. `given` are the files at
     all of these paths.
     """
 
@@ -65,17 +65,17 @@ class Listing:
         return [part for part in self.parts if matches(part.path, patterns)]
 
     def named(self, name: str) -> list[tuple[str, Part]]:
-        """The files of a name in all folders: (path, part), the same part for files of the same bytes."""
+        """Every file with this name, in any folder, as (path, part); identical files share a part."""
         parts = {part.path: part for part in self.parts}
         found = [(part.path, part) for part in self.parts] + [(path, parts[other]) for path, other in self._copies]
         return [(path, part) for path, part in found if matches(path, [name])]
 
     def files(self, addresses: Iterable[str], *, least: int = 1) -> dict[str, list[Part] | None]:
-        """The parts that a manifest means by each address: none for a file without rows, None where there is no file.
+        """The parts that a manifest means by each address: empty for a file without rows, None if there is no file.
 
-        An export is mostly copied from a bucket into a folder, so its paths begin otherwise than the addresses. All
-        lack the same number of folders at the beginning: the smallest with which any file is found. At least `least`
-        steps are compared, so that files of one name in several folders are told apart.
+        An export is usually copied from a bucket into a folder, so its paths begin differently from the addresses. All
+        lack the same number of leading folders: the smallest number with which any file is found. At least `least`
+        steps are compared, to distinguish files with the same name in several folders.
         """
         steps = {address: tuple(address.rpartition("://")[2].strip("/").split("/")) for address in addresses}
         for dropped in range(max(map(len, steps.values()), default=0) - least + 1):
@@ -102,7 +102,7 @@ class Listing:
             return msgspec.json.decode(self.read(part))
         except msgspec.MsgspecError as error:
             raise UnreadableExport(
-                f"{part.path} is no manifest that can be read: {error}", path=part.path, hint=FETCH_AGAIN
+                f"{part.path} is not a readable manifest: {error}", path=part.path, hint=FETCH_AGAIN
             ) from None
 
 
@@ -110,7 +110,7 @@ MANIFESTS: dict[str, Callable[[Listing], Choice]] = {}
 
 
 def manifest(name: str) -> Callable[[Callable[[Listing], Choice]], Callable[[Listing], Choice]]:
-    """Declares the function of a kind of manifest."""
+    """Declares a function as one for this kind of manifest."""
 
     def declare(function: Callable[[Listing], Choice]) -> Callable[[Listing], Choice]:
         MANIFESTS[name] = function
@@ -120,18 +120,18 @@ def manifest(name: str) -> Callable[[Callable[[Listing], Choice]], Callable[[Lis
 
 
 def _refuse_missing(manifest_path: str, missing: Iterable[str]) -> None:
-    """Raises UnfitExport where a manifest lists files that are not there."""
+    """Raises UnfitExport if a manifest lists files that are missing."""
     names = list(missing)
     if names:
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         raise UnfitExport(
             f"{manifest_path} lists {', '.join(names[:_MOST_NAMED])}{more}, which the export does not have",
-            hint="fetch the missing files, or the manifest and its files again",
+            hint="fetch the missing files, or fetch the manifest and its files again",
         )
 
 
 class _Table(msgspec.Struct):
-    """What a sync of Heap has of a table; `incremental: false` is the whole table."""
+    """A table in a sync of Heap; `incremental: false` means the whole table."""
 
     name: str
     files: list[str]
@@ -147,10 +147,10 @@ class _Sync(msgspec.Struct):
 
 @manifest("heap")
 def heap(listing: Listing) -> Choice:
-    """Heap Connect: one manifest for each sync, in `manifests/`, with the files of each table.
+    """Heap Connect: one manifest per sync, in `manifests/`, with the files of each table.
 
-    A table with `incremental: false` is whole in that sync, so its files of earlier syncs do not count, and may be
-    missing (docs/know/exports.md#heap). Syncs are in the order of `dump_id`.
+    A table with `incremental: false` is complete in that sync, so its files of earlier syncs do not count and may be
+    missing (docs/know/exports.md#heap). Syncs are ordered by `dump_id`.
     """
     choice = Choice()
     syncs: list[tuple[Part, _Sync]] = []
@@ -160,7 +160,7 @@ def heap(listing: Listing) -> Choice:
             syncs.append((part, msgspec.convert(listing.json(part), _Sync, strict=False)))
         except msgspec.ValidationError as error:
             raise UnreadableExport(
-                f"{part.path} is no manifest of Heap: {error}", path=part.path, hint=FETCH_AGAIN
+                f"{part.path} is not a manifest of Heap: {error}", path=part.path, hint=FETCH_AGAIN
             ) from None
     syncs.sort(key=lambda sync: sync[1].dump_id)
     files = listing.files(file for _, sync in syncs for table in sync.tables for file in table.files)
@@ -169,7 +169,7 @@ def heap(listing: Listing) -> Choice:
         for table in sync.tables:
             earlier = counting.setdefault(table.name, [])
             if not table.incremental:
-                reason = f"{part.path} has the whole table {table.name} (sync {sync.dump_id})"
+                reason = f"{part.path} has all of table {table.name} (sync {sync.dump_id})"
                 for replaced in (one for _, old in earlier for file in old.files for one in files[file] or ()):
                     choice.left_out[replaced.path] = reason
                 earlier.clear()
@@ -181,7 +181,7 @@ def heap(listing: Listing) -> Choice:
             listed |= {one.path for file in table.files for one in files[file] or ()}
         first, table = tables[0]
         if table.incremental:
-            choice.notes.append((first.path, f"no manifest has the whole table {name}, so its older rows are missing"))
+            choice.notes.append((first.path, f"no manifest has all of table {name}, so its older rows are missing"))
     for path in listed:
         choice.left_out.pop(path, None)
     if syncs:
@@ -193,7 +193,7 @@ def heap(listing: Listing) -> Choice:
 
 
 class _PendoExport(msgspec.Struct):
-    """One export of Data Sync: the list of its files, and where that list stands."""
+    """One export of Data Sync: the list of its files, and where that list is."""
 
     listed_in: str
     group: str
@@ -201,19 +201,19 @@ class _PendoExport(msgspec.Struct):
     content: dict[str, Any]
 
     def addresses(self, files: Any) -> list[str]:
-        """The addresses of files, which are relative to the export's own folder."""
+        """The addresses of files, given relative to the export's own folder."""
         root = str(self.content["rootUrl"])
         return [file if "://" in file else f"{root.rstrip('/')}/{file.lstrip('/')}" for file in map(str, files or ())]
 
 
 @manifest("pendo")
 def pendo(listing: Listing) -> Choice:
-    """Pendo Data Sync: an export that has a period replaces all events of that period in earlier exports.
+    """Pendo Data Sync: an export with a period replaces all events of that period in earlier exports.
 
-    `exportmanifest.json`, one for each application, lists the exports of 30 days in the order of `counter`; of older
-    ones there is `billofmaterials.json` in the folder of each. An export without `allEvents` for a period (Pendo makes
-    it where rules of pages and features changed) has matched events only, and replaces none. Matched events repeat all
-    events, so they do not count (docs/know/exports.md#pendo).
+    `exportmanifest.json`, one per application, lists the exports of 30 days in the order of `counter`; older exports
+    have `billofmaterials.json` in their folders. An export without `allEvents` for a period (Pendo makes one if rules
+    of pages and features changed) has matched events only, and replaces nothing. Matched events repeat all events, so
+    they do not count (docs/know/exports.md#pendo).
     """
     choice = Choice()
     exports, events = _pendo_exports(listing, choice), listing.matching(_PENDO_EVENTS)
@@ -221,7 +221,7 @@ def pendo(listing: Listing) -> Choice:
         choice.left_out.update((part.path, _MATCHED) for part in listing.matching("matchedEvents"))
     if not exports:
         if len(events) > 1:
-            sentence = "no manifest is there: of a day in several exports, the events of all are sent, each once"
+            sentence = "without a manifest, the events of all exports of a day are sent, each event once"
             choice.notes.append((events[0].path, sentence))
         return choice
     addresses = [address for export in exports for address in _pendo_addresses(export)]
@@ -242,8 +242,8 @@ def pendo(listing: Listing) -> Choice:
             before, replaced = last.get((export.group, name), (export, []))
             if before is not export and before.counter is None and export.counter is None:
                 raise UnfitExport(
-                    f"{before.listed_in} and {export.listed_in} have the period {name}, and neither has a counter",
-                    hint="leave out the folder of the older export, or fetch exportmanifest.json, which counts them",
+                    f"{before.listed_in} and {export.listed_in} both have the period {name}, without a counter",
+                    hint="leave out the older export's folder, or fetch exportmanifest.json, which has the counters",
                 )
             for one in (one for address in replaced for one in files[address] or ()):
                 choice.left_out[one.path] = f"{_named(export)} has the period {name} again"
@@ -257,7 +257,7 @@ def pendo(listing: Listing) -> Choice:
         if part.path not in current and part.path not in choice.left_out:
             raise UnfitExport(
                 f"no manifest lists {part.path}, so it is unknown whether a later export replaces its events",
-                hint="fetch billofmaterials.json, which lies beside that file, or leave the file out",
+                hint="fetch billofmaterials.json from the folder of that file, or leave the file out",
             )
     for group in dict.fromkeys(export.group for export in exports):
         of_group = [export for export in exports if export.group == group]
@@ -281,14 +281,14 @@ def _named(export: _PendoExport) -> str:
 
 
 def _pendo_exports(listing: Listing, choice: Choice) -> list[_PendoExport]:
-    """All exports, older ones first: those that only their bill of materials lists come before those of a manifest."""
+    """All exports, older ones first: exports with only a bill of materials come before those of a manifest."""
     bills: dict[str, _PendoExport] = {}
     for path, part in listing.named("billofmaterials.json"):
         choice.left_out[part.path] = "a manifest"
         content = listing.json(part)
         if not isinstance(content, dict) or not any(name in content for name in _PENDO_LISTS):
             raise UnreadableExport(
-                f"{path} is no bill of materials of Pendo: no list of files", path=path, hint=FETCH_AGAIN
+                f"{path} is not a bill of materials of Pendo: it has no list of files", path=path, hint=FETCH_AGAIN
             )
         folder = _folder(path)
         bills[folder] = _PendoExport(
@@ -300,7 +300,9 @@ def _pendo_exports(listing: Listing, choice: Choice) -> list[_PendoExport]:
         content = listing.json(part)
         exports = content.get("exports") if isinstance(content, dict) else None
         if not isinstance(exports, list):
-            raise UnreadableExport(f"{path} is no manifest of Pendo: no list `exports`", path=path, hint=FETCH_AGAIN)
+            raise UnreadableExport(
+                f"{path} is not a manifest of Pendo: it has no list `exports`", path=path, hint=FETCH_AGAIN
+            )
         group = _folder(path)
         for entry in exports:
             root = str(entry.get("rootUrl", "")).rstrip("/")
@@ -314,7 +316,7 @@ def _pendo_exports(listing: Listing, choice: Choice) -> list[_PendoExport]:
 
 
 def _folder(path: str) -> str:
-    """The folder of a path as it is shown; that of an archive's first level is the archive."""
+    """The folder of a path as it is shown; for an archive's top level, the archive."""
     cut = max(path.rfind("/"), path.rfind("!"))
     return path[:cut] if cut >= 0 else ""
 
@@ -334,11 +336,11 @@ def _pendo_addresses(export: _PendoExport) -> Iterator[str]:
 
 @manifest("adobe")
 def adobe(listing: Listing) -> Choice:
-    """Adobe data feeds: a text file for each delivery, written last, lists its files with their MD5.
+    """Adobe data feeds: each delivery has a text file, written last, that lists its files with their MD5.
 
     Its lines are `Data-File: NAME` or `Lookup-File: NAME`, then `MD5-Digest: …` and `Record-Count: …`
-    (docs/know/exports.md#adobe). The MD5 of a file proves its rows; those of a file that was unpacked are counted. A
-    manifest counts where files that it lists were given, or are not there.
+    (docs/know/exports.md#adobe). The MD5 of a file proves its rows; if a file was unpacked, its rows are counted. A
+    manifest counts if files that it lists were given, or are missing.
     """
     choice = Choice()
     for manifest_file in adobe_feed.manifests_beside(listing.parts):

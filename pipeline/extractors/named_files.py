@@ -1,6 +1,6 @@
-"""From what a person names to files: folders, patterns, prefixes of a store, standard input; and what names say alone.
+"""The files that a person names: in folders, by patterns, below prefixes of a store, from standard input.
 
-A file that is left out for its name has a Notice.
+A file that is left out because of its name has a Notice.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pipeline.models import Step
 Note = Callable[[str, str, str], None]
 """Called with the code, the place and the detail of a Notice."""
 _MARKERS = re.compile(r"_SUCCESS|_(committed|started)_.*|_(common_)?metadata|__MACOSX|Thumbs\.db")
-"""Files and folders that exporting programs write beside the rows."""
+"""Files and folders that exporting programs write next to the rows."""
 _POSSIBLE_MARKERS = re.compile(r".*_complete|.*\.crc")
 _MARKER_BYTES = 64 * 1024
-"""Names that an export could also have: they are markers up to this size."""
+"""Markers that share their names with possible files of an export: files up to this size are markers."""
 
 
 class File(NamedTuple):
-    """A file by its absolute path or its URL, and whether the command line names it, and not its folder.
+    """A file by its absolute path or URL, and whether the command line names the file itself rather than its folder.
 
     The listing of a store already has its `status`.
     """
@@ -48,8 +48,8 @@ def files_of(
     """The files that were named, in natural order (`2024-1-1_9` before `2024-1-1_10`), and the folder or prefix that
     all of them are in.
 
-    Standard input is saved as `spool`/stdin. `step` is called with the number of objects that are listed so far. Raises
-    UsageError where nothing is there, UnreadableExport for what does not exist or cannot be listed to its end.
+    Standard input is saved as `spool`/stdin. `step` is called with the number of objects listed so far. Raises
+    UsageError if nothing is there, UnreadableExport for what does not exist or cannot be listed completely.
     """
     files: list[File] = []
     roots: list[str] = []
@@ -74,11 +74,11 @@ def printable(path: str) -> str:
 
 
 HIDDEN = "its name begins with a dot"
-MARKER = "a marker that writers leave beside an export"
+MARKER = "a marker that writers leave next to an export"
 
 
 def why_ignored(name: str, size: int) -> str:
-    """Why a name says that there are no rows: what writers call what is no part of an export; "" where it does not."""
+    """Why a name shows that a file has no rows: writers use it for other files; "" if it does not."""
     if _MARKERS.fullmatch(name) or (_POSSIBLE_MARKERS.fullmatch(name) and size <= _MARKER_BYTES):
         return MARKER
     return HIDDEN if name.startswith(".") else ""
@@ -87,8 +87,8 @@ def why_ignored(name: str, size: int) -> str:
 def natural(path: str) -> str:
     """A sorting key in which numbers count as numbers: `2024-1-1_9` comes before `2024-1-1_10`.
 
-    A number is preceded by that of its digits, and by a character that comes before any other, as does the end. A key
-    is a text, since there is one for each file of an export.
+    A number follows the number of its digits and a character that sorts before any other, as does the end. The key is a
+    string, since there is one for each file of an export.
     """
     name = _LOWEST.sub(lambda match: f"\x03{match[0]}", path) if _LOWEST.search(path) else path
     return _NUMBER.sub(lambda match: f"\0\x01{chr(len(match[1]))}{match[1]}", name) + f"\0\x02{path}"
@@ -99,7 +99,7 @@ _LOWEST = re.compile(r"[\0-\x03]")
 
 
 def without_numbers(path: str) -> str:
-    """A path in which all numbers, all hashes, and all values of folders `key=value` are alike."""
+    """A path with the same placeholder for all numbers, all hashes and all values of folders `key=value`."""
     return _NUMBERS.sub("0", path)
 
 
@@ -122,7 +122,7 @@ def _expand(path: str, spool: Path | None, note: Note, step: Step) -> tuple[str,
         return os.path.dirname(os.path.abspath(path)), [File(os.path.abspath(path), True)]
     if path.startswith("duckdb:"):
         hint = "write its rows with backcast fetch duckdb DATABASE --query SQL -o rows.parquet, and name that file"
-        raise UsageError(f"{path} is a query, and a plan reads files only", hint=hint)
+        raise UsageError(f"{path} is a query, but a plan reads only files", hint=hint)
     if glob.has_magic(path):
         matches = sorted(glob.glob(path, recursive=True), key=natural)
         if not matches:
@@ -139,7 +139,7 @@ def _expand(path: str, spool: Path | None, note: Note, step: Step) -> tuple[str,
 
 
 def _common(roots: Sequence[str]) -> str:
-    """The folder or prefix that all of these are in; "" where some are in a store and others on this machine."""
+    """The folder or prefix that all of these are in; "" if some are in a store and others on this machine."""
     if not any(map(storage.is_remote, roots)):
         return os.path.commonpath(roots)
     steps = zip(*(root.split("/") for root in roots), strict=False)
@@ -150,9 +150,9 @@ def _common(roots: Sequence[str]) -> str:
 
 
 def _spooled(spool: Path | None) -> str:
-    """Standard input as a file, because a plan reads its source again when it is applied."""
+    """Standard input as a file, because planning may read its source more than once."""
     if spool is None:
-        raise UsageError("there is no folder to save standard input in", hint="name a file, or a folder with -o")
+        raise UsageError("there is no folder to save standard input to", hint="name a file, or a folder with -o")
     if sys.stdin.isatty():
         raise UsageError("standard input is a terminal", hint="pipe the export in: cat FILE | backcast … -")
     spool.mkdir(parents=True, exist_ok=True)
@@ -186,7 +186,7 @@ def _walk(folder: str, note: Note) -> Iterator[File]:
 
 
 def _is_ignored_here(file: str, note: Note) -> bool:
-    """Whether a file or folder inside a named folder is ignored for its name, which a Notice reports."""
+    """Whether a file or folder inside a named folder is ignored because of its name; a Notice reports it."""
     if not os.path.isdir(file):
         return _is_ignored(file, os.path.getsize(file) if os.path.isfile(file) else 0, note)
     if is_plan(Path(file)):
@@ -199,7 +199,7 @@ def _is_ignored_here(file: str, note: Note) -> bool:
 
 
 def _expand_url(url: str, note: Note, step: Step) -> tuple[str, list[File]]:
-    """The same of a URL in a store: an object, all objects below a prefix, or those that a pattern stands for."""
+    """The same for a URL in a store: an object, all objects below a prefix, or those that a pattern matches."""
     is_pattern = glob.has_magic(url)
     root = os.path.dirname(re.split(r"[*?[]", url, maxsplit=1)[0]) if is_pattern else url.rstrip("/")
     listing = _Listing(root, note)
@@ -207,7 +207,7 @@ def _expand_url(url: str, note: Note, step: Step) -> tuple[str, list[File]]:
         for number, (name, status) in enumerate(storage.listed(url), 1):
             if name == url:
                 if storage.is_prefix(url):
-                    raise UsageError(f"{url} is an object, and a prefix of others", hint=f"name {url}/ or {url}*")
+                    raise UsageError(f"{url} is an object and also a prefix of others", hint=f"name {url}/ or {url}*")
                 return os.path.dirname(url), [File(url, True, status)]
             listing.add(name, status)
             if not number % 1_000:
@@ -217,8 +217,8 @@ def _expand_url(url: str, note: Note, step: Step) -> tuple[str, list[File]]:
     if listing.empty and is_pattern:
         raise UsageError(f"nothing matches {url}", hint="check the pattern and the prefix")
     if listing.empty:
-        hint = "check the bucket and the prefix; end it in * for names that only begin so"
-        raise UnreadableExport(f"{url} does not exist, and there is nothing below it", path=url, hint=hint)
+        hint = "check the bucket and the prefix; add * to match names that begin like this"
+        raise UnreadableExport(f"{url} does not exist, and nothing is below it", path=url, hint=hint)
     files = listing.files()
     if root in listing.plans and not is_pattern:
         raise UsageError(f"{url} is a plan of backcast, not an export", hint="name the export itself")
@@ -226,9 +226,9 @@ def _expand_url(url: str, note: Note, step: Step) -> tuple[str, list[File]]:
 
 
 class _Listing:
-    """The objects below `root`, without those that are ignored for their names, each of which has a Notice.
+    """The objects below `root`, except those ignored because of their names, each of which has a Notice.
 
-    Of an object that is ignored nothing is kept: where there are millions, most may be such.
+    Nothing is kept about ignored objects: there may be millions.
     """
 
     def __init__(self, root: str, note: Note) -> None:
@@ -250,12 +250,12 @@ class _Listing:
         if name == "plan.json":
             self.plans.add(folder)
         if not name:
-            self._note("ignored_file", printable(url), "its name ends in a slash, as that of a folder does")
+            self._note("ignored_file", printable(url), "its name ends in a slash, like a folder's")
         elif not _is_ignored(url, status.size, self._note):
             self._files.append(File(url, False, status))
 
     def files(self) -> list[File]:
-        """Those that are left, without plans of backcast."""
+        """The remaining files, without plans of backcast."""
         self.plans = {folder for folder in self.plans if has_plan(folder)}
         inner = self.plans - {self._root}
         for folder in sorted(inner):
@@ -276,7 +276,7 @@ class _Listing:
 
 
 def _folders(folder: str, root: str) -> Iterator[str]:
-    """A folder and those that it is in, below the root."""
+    """A folder and its parents below the root."""
     while len(folder) > len(root):
         yield folder
         folder = folder.rpartition("/")[0]
@@ -288,18 +288,18 @@ _PLAN = "a plan of backcast, not an export"
 
 
 def _is_ignored_folder(folder: str, note: Note) -> bool:
-    """Whether the name of a folder says that its files are not to be read, which a Notice reports."""
+    """Whether the name of a folder says that its files must not be read; a Notice reports it."""
     if os.path.basename(folder) == "_delta_log":
         raise UnreadableExport(
             f"{os.path.dirname(folder)} is a Delta table, whose files also contain deleted rows",
             path=folder,
-            hint="write the table as plain Parquet first, and name that",
+            hint="write the table as plain Parquet first, then name that",
         )
     return _is_ignored(folder, 0, note)
 
 
 def _is_ignored(file: str, size: int, note: Note) -> bool:
-    """Whether the name of a file says that it has no rows, which a Notice reports."""
+    """Whether the name of a file says that it has no rows; a Notice reports it."""
     name = os.path.basename(file)
     if name in (MANIFEST, NEW):
         note("ignored_file", printable(file), describe_fetched(os.path.dirname(file)))

@@ -1,4 +1,4 @@
-"""ORC parts: stripes as blocks of Arrow IPC bytes, whose rows are those of Parquet blocks.
+"""ORC parts: stripes as blocks of Arrow IPC bytes, whose rows are read like those of Parquet blocks.
 
 `pipeline.extractors.parquet_values` has the table of values; ORC's times have nine digits of fraction.
 """
@@ -32,11 +32,11 @@ def blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
                 index += 1
                 start += batch.num_rows
         if start != file.nrows:
-            raise Damaged(f"its stripes have {start:,} rows, and its footer states {file.nrows:,}")
+            raise Damaged(f"its stripes have {start:,} rows, but its footer states {file.nrows:,}")
 
 
 def check(part: Part) -> tuple[str, ...]:
-    """The column names as they are written. Raises UnreadableExport when the file cannot be one."""
+    """The column names as they are written. Raises UnreadableExport if it is not an ORC file."""
     with _opened(part) as file:
         return tuple(file.schema.names)
 

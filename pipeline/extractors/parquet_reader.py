@@ -43,13 +43,13 @@ def blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
                 index += 1
                 start += batch.num_rows
             if start != end:
-                raise Damaged(f"row group {group + 1:,} ends with row {start:,}, and with {end:,} by its footer")
+                raise Damaged(f"row group {group + 1:,} ends with row {start:,}, but with {end:,} by its footer")
             footer.compare(group)
         footer.finish()
 
 
 def check(part: Part) -> tuple[str, ...]:
-    """The column names as they are written. Raises UnreadableExport when the file cannot be one."""
+    """The column names as they are written. Raises UnreadableExport if it is not a Parquet file."""
     with _opened(part) as (file, _):
         names: list[str] = file.schema_arrow.names
         return tuple(names)
@@ -67,7 +67,7 @@ def _opened(part: Part) -> Iterator[tuple[pq.ParquetFile, Footer]]:
 
 
 def packed(batch: pa.RecordBatch) -> bytes:
-    """The content of a block with the rows of a batch."""
+    """The rows of a batch as the content of a block."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -77,11 +77,11 @@ def packed(batch: pa.RecordBatch) -> bytes:
 
 class ParquetRows(NumberedRows):
     """The rows of one block. A second column of the same name is `name__2`, as in delimited text. With
-    `members`, rows are `pipeline.native` Members where the C part is available."""
+    `members`, rows are `pipeline.native` Members if the C part is available."""
 
     @property
     def columns(self) -> Sequence[str]:
-        with self._batch as batch:  # whose values are not converted for their names
+        with self._batch as batch:  # names do not require converting the values
             return unique(batch.schema.names)
 
     def __iter__(self) -> Iterator[Record | BrokenRow]:

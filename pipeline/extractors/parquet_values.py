@@ -4,32 +4,32 @@
 column                             value
 =================================  =========================================================================
 null in any column                 None
-bool, string                       as it is
+bool, string                       unchanged
 int8 … int64, uint8 … uint64       int, every digit
-double                             as it is; NaN and ±Infinity are None with the warning `nan_value`: JSON has no such
+double                             unchanged; NaN and ±Infinity are None with the warning `nan_value`: JSON has no such
                                    number
-float, half float                  the shortest decimal that is this number of 32 or 16 bits: 3.14, not
+float, half float                  the shortest decimal of this 32-bit or 16-bit number: 3.14, not
                                    3.140000104904175; NaN and ±Infinity as above
-decimal                            a JSON number of its exact digits, all of the column's scale (`1.10`)
-timestamp(s | ms | us | ns)        `2024-03-10T02:30:00` and 0, 3, 6 or 9 digits of fraction, as the unit has,
-                                   none dropped; `Z` when the column has a zone (it is stored in UTC then),
-                                   no suffix when it has none
+decimal                            a JSON number with its exact digits, the column's whole scale (`1.10`)
+timestamp(s | ms | us | ns)        `2024-03-10T02:30:00` and 0, 3, 6 or 9 digits of fraction, depending on the unit,
+                                   none dropped; `Z` if the column has a zone (it is stored in UTC then),
+                                   no suffix if it has none
 date                               `2024-03-10`
-time(s | ms | us | ns)             `02:30:00` and the unit's digits of fraction; outside a day it rejects the row
-                                   (`bad_value`)
+time(s | ms | us | ns)             `02:30:00` and digits of fraction as above; if outside a day, the row is
+                                   rejected (`bad_value`)
 duration                           int, in the column's unit
-binary                             the text it is in UTF-8; if it is none, the row is rejected (`bad_utf8`)
-fixed-size binary                  of 16 bytes: a UUID's text; of another size: lower-case hex
+binary                             its UTF-8 text; if it is not UTF-8, the row is rejected (`bad_utf8`)
+fixed-size binary                  16 bytes: a UUID as text; other sizes: lower-case hex
 dictionary, extension              the value that it encodes
-list, struct, map                  JSON text of the same by this table: struct members in order, null too;
+list, struct, map                  JSON text, its values by this table: struct members in order, nulls too;
                                    a map is an object with keys as text; the last of equal keys, or of members with
-                                   one name, wins, with the warning `duplicate_key`; NaN and ±Infinity inside are
-                                   null, with their warning
+                                   the same name, wins, with the warning `duplicate_key`; NaN and ±Infinity inside
+                                   are null, with their warning
 =================================  =========================================================================
 
-Years outside 1 to 9999 reject the row (`bad_value`). Columns are converted one at a time, which is four times
-as fast as one value at a time. `to_numpy` and Arrow scalars of Python values are not used: the first of them
-imports pandas, 25 MB and half a second in each process.
+Years outside 1 to 9999 reject the row (`bad_value`). Columns are converted one at a time, which is four times as fast
+as one value at a time. `to_numpy`, and Arrow scalars made from Python values, are not used: the first use imports
+pandas, which costs 25 MB and half a second in each process.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ _UNITS_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_40
 
 
 class ColumnReader:
-    """Converts the columns of one batch; collects the rows that cannot be read and the warnings about others.
+    """Converts the columns of one batch; collects the rows that cannot be read and warnings about others.
 
-    Columns in `unread` break no row. `nan_breaks`: NaN and the infinities do.
+    Columns in `unread` break no row. With `nan_breaks`, NaN and the infinities do.
     """
 
     def __init__(self, unread: Container[str] = (), nan_breaks: bool = False) -> None:
@@ -72,7 +72,7 @@ class ColumnReader:
         self._name = ""
 
     def values(self, name: str, column: pa.Array) -> list[Any]:
-        """The values of a column, one for each row, by the table."""
+        """The values of a column, one for each row, by the table above."""
         self._name = name
         converted: list[Any] = self._plain(column, np.arange(len(column)))
         if _is_nested(_bare(column.type)):
@@ -80,7 +80,7 @@ class ColumnReader:
         return converted
 
     def _plain(self, column: Any, rows: Any) -> Any:
-        """The values as Python objects (nested: lists and dicts of them); `rows` has the row of each."""
+        """The values as Python objects (nested: lists and dicts of them); `rows` has each value's row."""
         while isinstance(column, pa.ExtensionArray):
             column = column.storage
         kind = column.type
@@ -179,7 +179,7 @@ class ColumnReader:
         return converted
 
     def _within(self, counts: pa.Array, first: int, last: int, rows: Any, detail: str) -> pa.Array:
-        """The integers of an array; one outside `first` to `last` rejects its row and is null.
+        """The integers of an array; one outside `first` to `last` becomes null and rejects its row.
 
         Arrow's own comparisons import pandas when an operand is a Python integer.
         """
@@ -246,7 +246,7 @@ def _is_nested(kind: pa.DataType) -> bool:
 
 
 def _unfolded(column: pa.Array, rows: Any) -> tuple[pa.Array, list[int], Any]:
-    """(the members of all lists, where each list's start and the last's end, the row of each member)."""
+    """(the members of all lists; where each list starts and the last ends; the row of each member)."""
     if pa.types.is_map(column.type):
         offsets = np.from_dlpack(column.offsets)
         lengths = np.diff(offsets)

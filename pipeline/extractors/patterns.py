@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 
 def matches(path: str, patterns: Iterable[str]) -> bool:
-    """Whether some run of a path's folders and name fits one of the patterns; the name of an archive is a folder."""
+    """Whether a run of a path's folders and name matches a pattern; an archive's name counts as a folder."""
     steps = path.replace("!", "/").split("/")
     count = len(steps)
     runs = ["/".join(steps[first:last]) for first in range(count) for last in range(first + 1, count + 1)]

@@ -1,4 +1,4 @@
-"""Folders with a plan of backcast: never an export."""
+"""Recognises folders that contain a plan of backcast, which is never an export."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEAD = re.compile(rb'\s*\{\s*"format"\s*:\s*"backcast\.plan/')
 UNFINISHED, FINISHED = "unfinished-plan", "finished-plan"
 """Folders inside a plan's folder while the plan is being written (`pipeline.plan.sealed.commit`)."""
 MARK = "not-finished.txt"
-"""A file in the first of them."""
+"""A file in the first of these folders."""
 
 
 def is_plan(folder: Path) -> bool:
@@ -30,7 +30,7 @@ def has_plan(folder: str) -> bool:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder with one of our names is ours: empty, marked as unfinished, or with a plan."""
+    """Whether a folder with one of our names is really ours: empty, marked as unfinished, or with a plan."""
     try:
         return (folder / MARK).exists() or has_plan(str(folder)) or (folder.is_dir() and not any(folder.iterdir()))
     except OSError:

@@ -1,9 +1,9 @@
-"""What every format returns to a worker: the rows of one block, with the offset and the text of each.
+"""What every format returns to a worker: the rows of one block, with the offset and text of each.
 
 A reader is created for each block, in the worker process, and iterated once. A row that cannot be read is a
-`BrokenRow` instead of a record, never an exception, so that row numbers agree with the file's and the next
-row is still read. The offset and the text of a row are needed only when it is rejected, or when its content is its
-identity; so a reader computes them on demand.
+`BrokenRow` instead of a record, never an exception, so that row numbers match the file's and the next row is still
+read. The offset and text of a row are needed only if it is rejected or identified by its content, so a reader computes
+them on demand.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipeline.values import Record, canonical
 
 
 class RowOptions(NamedTuple):
-    """How rows are read (`pipeline.extractors.rows`). A format ignores what does not apply to it."""
+    """How rows are read (`pipeline.extractors.rows`). A format ignores options that do not apply to it."""
 
     observe: bool = True
     opens: Sequence[str] = ()
@@ -37,11 +37,11 @@ class Rows(Protocol):
 
     @property
     def columns(self) -> Sequence[str] | None:
-        """The columns that every row of the block has, None where each has its own."""
+        """The columns that every row of the block has, None if each row has its own."""
         ...
 
     def __iter__(self) -> Iterator[Record | BrokenRow]:
-        """Each row in order: a new dict that the caller may change, or why it cannot be read."""
+        """Each row in order: a new dict that the caller may change, or the reason why it cannot be read."""
         ...
 
     def offset(self, row: int) -> int:
@@ -53,12 +53,12 @@ class Rows(Protocol):
         ...
 
     def canonical(self, row: int) -> bytes:
-        """`pipeline.values.canonical` of the row's record as read, also after the caller changed it."""
+        """`pipeline.values.canonical` of the row's record as read, even after the caller changed it."""
         ...
 
 
 class NumberedRows(ABC):
-    """The base of readers whose rows have no place in the file's bytes: the offset of a row is its number."""
+    """The base of readers whose rows have no position in the file's bytes: the offset of a row is its number."""
 
     def __init__(self, part: Part, block: Block, content: bytes, options: RowOptions) -> None:
         self._part = part
@@ -75,7 +75,7 @@ class NumberedRows(ABC):
         return self._offset + row
 
     def text(self, row: int) -> str:
-        """The row as a JSON text. What broke it appears as null, or with backslash escapes."""
+        """The row as JSON. A value that broke it appears as null or with backslash escapes."""
         return msgspec.json.encode(self._record(row)).decode()
 
     def canonical(self, row: int) -> bytes:

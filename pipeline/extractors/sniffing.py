@@ -1,7 +1,7 @@
 """Recognises a stream by its first bytes: its codecs, then its format, or why it is not part of an export.
 
-Three results: rows (`Content`), nothing that could contain rows (`NoRows`: a picture, a text; a Notice when it
-is in a folder), or something that may contain rows but cannot be read (UnreadableExport, with a hint).
+Three results: rows (`Content`), nothing that could contain rows (`NoRows`: a picture, prose; a Notice if it is in a
+folder), or something that may contain rows but cannot be read (UnreadableExport, with a hint).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from pipeline.models import Dialect
 
 HEAD_BYTES = 64 * 1024
 TABLE_HEAD_BYTES = 1024 * 1024
-"""More of a table is read, because its first letter beyond ASCII decides its encoding."""
+"""More of a table than that is read, because its first letter beyond ASCII decides its encoding."""
 LONG_HEAD_BYTES = 4 * 1024 * 1024
 
 Beside = Callable[[str], bytes] | None
 
 
 class Content(NamedTuple):
-    """Rows of a format (by its name), and their codecs, outermost first.
+    """Rows of a format (by name), and their codecs, outermost first.
 
-    `archive` is "zip" or "tar", instead of a format, when the members have to be sniffed.
+    If the members have to be sniffed, `archive` is "zip" or "tar" and there is no format.
     """
 
     codecs: tuple[str, ...]
@@ -50,9 +50,9 @@ class Content(NamedTuple):
 
 
 class NoRows(NamedTuple):
-    """Nothing to read: `why` describes it. `empty` when there is not a single byte.
+    """Nothing to read; `why` describes what it is. `empty`: there is not a single byte.
 
-    `text` says that it is UTF-8 in these `codecs`, which may be rows of a form that the text alone does not show.
+    `text` says that it is UTF-8 in these `codecs`, and may be rows whose form the text alone does not show.
     """
 
     why: str
@@ -86,10 +86,10 @@ _NO_ROWS = (
 def sniff(
     stream: IO[bytes], path: str, *, inside: str = "", rules: FileRules = NO_RULES, beside: Beside = None
 ) -> Content | NoRows:
-    """The content of a stored stream, by its start. `inside` names the archive it is a member of.
+    """The content of a stored stream, by its start. `inside` names the archive that it is a member of.
 
-    Raises UnreadableExport for damage, for a file compressed twice, and for what could contain rows but
-    cannot be read here.
+    Raises UnreadableExport for damage, for a file compressed twice, and for anything that could contain rows but cannot
+    be read.
     """
     codecs: list[str] = []
     with ExitStack() as stack:
@@ -128,9 +128,9 @@ def sniff(
     return _content(head, whole, path, tuple(codecs), rules, beside)
 
 
-TEXT = "a text, neither JSON lines nor a table of at least two columns"
+TEXT = "text that is neither JSON lines nor a table with at least two columns"
 _CLAIMS_ROWS = re.compile(r"\.(jsonl?|ndjson|parquet|gz|zst|bz2|xz|br|zip|tar|tgz)$", re.IGNORECASE)
-"""Names of files with rows. The content decides what a file is; but a file of such a name is never ignored as a
+"""Names of files with rows. The content decides what a file is, but a file with such a name is never ignored as a
 read-me, because damage to its first bytes makes it look like one."""
 _TAKE_OFF = {"gzip": "gunzip", "zstd": "zstd -d", "bzip2": "bunzip2", "xz": "unxz", "brotli": "brotli -d"}
 
@@ -144,7 +144,7 @@ def _archive_of(head: bytes, path: str) -> str:
         except tarfile.HeaderError as error:
             if head[257:262] == b"ustar":
                 raise UnreadableExport(
-                    f"{path} is a tar whose first header is damaged: {error}", path=path, hint=FETCH_AGAIN
+                    f"{path} is a tar with a damaged first header: {error}", path=path, hint=FETCH_AGAIN
                 ) from None
             return ""
         return "tar"
@@ -166,14 +166,14 @@ def _content(
     if not head:
         return NoRows("", empty=True)
     if not mark and not head.strip(b"\x00"):
-        raise UnreadableExport(f"{path} begins with nothing but zero bytes", path=path, hint=FETCH_AGAIN)
+        raise UnreadableExport(f"{path} begins with only zero bytes", path=path, hint=FETCH_AGAIN)
     if not mark and _is_bare_utf16(head):
         encoding = "utf-16-le" if head[1] == 0 else "utf-16-be"
     text = head[len(mark) :] if encoding == "utf-8" else _utf8(head, encoding)
     start = text.lstrip(b" \t\r\n")
     if not start and not whole:
         raise UnreadableExport(
-            f"{path} begins with {len(text):,} bytes of blank lines", path=path, hint=f"cut them off, or {FETCH_AGAIN}"
+            f"{path} begins with {len(text):,} bytes of blank lines", path=path, hint=f"remove them, or {FETCH_AGAIN}"
         )
     if not start:
         return NoRows("nothing but blank lines" if text else "", empty=not text)
@@ -181,13 +181,13 @@ def _content(
         raise UnreadableExport(
             f"{path} is an HTML or XML page, often the error page of a failed download",
             path=path,
-            hint="read it, fetch the export again, and move the page out of the folder",
+            hint="read it, move it out of the folder, and fetch the export again",
         )
     recognized = text_format(Sample(path, text, whole, encoding, bool(mark), rules, beside))
     if recognized is None:
         if _CLAIMS_ROWS.search(path):
             raise UnreadableExport(
-                f"{path} is named like an export, but is {TEXT}",
+                f"{path} is named like an export, but it is {TEXT}",
                 path=path,
                 hint=f"{FETCH_AGAIN}, or move it out of the folder",
             )
@@ -201,7 +201,7 @@ def _utf8(head: bytes, encoding: str) -> bytes:
 
 
 def _is_bare_utf16(head: bytes) -> bool:
-    """Whether every other byte is zero in the first 200: UTF-16 of a western language without its mark."""
+    """Whether every other of the first 200 bytes is zero: UTF-16 of a western language without a mark."""
     even, odd = head[:200:2], head[1:200:2]
     return len(odd) >= 4 and any(
         zeros.count(0) >= 0.9 * len(odd) and letters.count(0) == 0 for zeros, letters in ((even, odd), (odd, even))

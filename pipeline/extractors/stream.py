@@ -1,4 +1,4 @@
-"""The bytes of a part: out of its archive, decompressed, UTF-16 as UTF-8; and the part's digest."""
+"""The bytes of a part: taken out of its archive, decompressed, UTF-16 as UTF-8; and the part's digest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline.extractors.containers import BUFFER_BYTES, FETCH_AGAIN, Checked, b
 from pipeline.models import Block, Part
 
 MAX_RECORD_BYTES = 64 * 1024 * 1024
-"""No record is longer: a line or a quoted cell that never ends must not fill the memory."""
+"""The longest possible record: a line or a quoted cell that never ends must not fill the memory."""
 
 ARCHIVES = ("zip", "tar")
 WIDE = ("utf-16", "utf-16-le", "utf-16-be", "utf-32")
@@ -25,7 +25,7 @@ WIDE = ("utf-16", "utf-16-le", "utf-16-be", "utf-32")
 
 
 def is_plain(part: Part) -> bool:
-    """Whether the part's bytes lie in its file as they are read, so that a worker can seek to a block."""
+    """Whether the file has the part's bytes as they are read, so that a worker can seek to a block."""
     return not part.codecs and part.dialect.encoding not in WIDE
 
 
@@ -33,7 +33,7 @@ def is_plain(part: Part) -> bool:
 def opened(part: Part) -> Iterator[io.BufferedReader]:
     """The decompressed part as UTF-8 (or its own single-byte encoding), byte order mark included.
 
-    Raises UnreadableExport when the file is gone, truncated or damaged, from this call or from a read.
+    Raises UnreadableExport if the file is gone, truncated or damaged, from this call or from a read.
     """
     with ExitStack() as stack:
         stream = stack.enter_context(stored(part))
@@ -45,16 +45,16 @@ def opened(part: Part) -> Iterator[io.BufferedReader]:
 
 
 def inner_codecs(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The codecs inside the archive, or all of them when there is none."""
+    """The codecs inside the archive, or all of them if there is no archive."""
     at = max((names.index(archive) for archive in ARCHIVES if archive in names), default=-1)
     return names[at + 1 :]
 
 
 @contextmanager
 def stored(part: Part, *, in_places: bool = False) -> Iterator[IO[bytes]]:
-    """The bytes that the digest is of: the file's, or the member's as the archive gives them.
+    """The bytes that are digested: the file's, or the member's as the archive returns them.
 
-    `in_places`: an object is not read from its beginning to its end.
+    `in_places`: an object is not read from beginning to end.
     """
     if part.member:
         from pipeline.extractors import archives
@@ -74,7 +74,7 @@ def stored(part: Part, *, in_places: bool = False) -> Iterator[IO[bytes]]:
 def seekable(part: Part) -> Iterator[IO[bytes]]:
     """The decompressed part as a file that is read at its end first, and then in places.
 
-    One in a container is unpacked to a temporary file. Raises UnreadableExport.
+    A part in a container is unpacked to a temporary file. Raises UnreadableExport.
     """
     if not part.codecs:
         with stored(part, in_places=True) as plain:
@@ -87,14 +87,14 @@ def seekable(part: Part) -> Iterator[IO[bytes]]:
 
 
 def read_range(part: Part, offset: int, length: int) -> bytes:
-    """`length` bytes of a plain part from `offset`. Raises UnreadableExport when the file is shorter now."""
+    """`length` bytes of a plain part from `offset`. Raises UnreadableExport if the file is shorter now."""
     try:
         content = storage.read_range(part.file, offset, length)
     except OSError as error:
         raise broken(error, part.path) from error
     if len(content) < length:
         raise UnreadableExport(
-            f"{part.path} has become shorter since it was first read: it ends before byte {offset + length:,}",
+            f"{part.path} has shrunk since it was first read: it ends before byte {offset + length:,}",
             path=part.path,
             hint="wait until the export is complete, then plan again",
         )
@@ -102,19 +102,19 @@ def read_range(part: Part, offset: int, length: int) -> bytes:
 
 
 def in_turn(parts: Iterable[Part]) -> Iterator[Part]:
-    """The parts, of which the small objects are requested a little before they are read."""
+    """The parts in turn; small objects are requested a little before they are read."""
     return storage.ahead(parts, object_of)
 
 
 def object_of(part: Part) -> tuple[str, int]:
-    """The file of a part that is an object as a whole, and its size; of a member of an archive no name."""
+    """The file of a part that is a whole object, and its size; "" for a member of an archive."""
     return "" if part.member else part.file, part.bytes
 
 
 def digest_of(part: Part, cancelled: Callable[[], bool] = lambda: False) -> str:
-    """sha256 of the part's stored bytes as lower-case hex; of a member's bytes as its archive stores them.
+    """sha256 of the part's stored bytes as lower-case hex; for a member, of its bytes as the archive stores them.
 
-    `cancelled` is called for every piece of 256 KiB; once it returns True, so does this function with "".
+    `cancelled` is called for every piece of 256 KiB; if it returns True, this function returns "".
     """
     digest = hashlib.sha256()
     piece = memoryview(bytearray(BUFFER_BYTES))
@@ -127,13 +127,13 @@ def digest_of(part: Part, cancelled: Callable[[], bool] = lambda: False) -> str:
 
 
 def refuse_changed(parts: Sequence[Part]) -> None:
-    """Raises UnreadableExport where the file of a part is not as it was when the plan began (`FileStatus`)."""
+    """Raises UnreadableExport if the file of a part has changed since the plan began (`FileStatus`)."""
     for part, status in zip(parts, storage.statuses([part.file for part in parts]), strict=True):
         if isinstance(status, OSError):
             raise broken(status, part.path) from status
         if not status.is_same(part.status):
             raise UnreadableExport(
-                f"{part.path} changed while it was read: {part.bytes:,} bytes then, {status.size:,} now",
+                f"{part.path} changed while it was read: it had {part.bytes:,} bytes, now {status.size:,}",
                 path=part.path,
                 hint="wait until the export is complete, then plan again",
             )
@@ -150,7 +150,7 @@ def too_long(part: Part, offset: int) -> UnreadableExport:
 
 
 def content_of(part: Part, block: Block) -> bytes:
-    """The bytes of a block, read from the file where the block has none. Raises UnreadableExport."""
+    """The bytes of a block, read from the file if the block has none. Raises UnreadableExport."""
     if block.content is not None:
         return block.content if isinstance(block.content, bytes) else bytes(block.content)
     assert is_plain(part)
@@ -160,7 +160,7 @@ def content_of(part: Part, block: Block) -> bytes:
 def _as_utf8(stored: IO[bytes], encoding: str) -> Iterator[bytes]:
     """UTF-16 or UTF-32 text as UTF-8, without its byte order mark.
 
-    A lone surrogate becomes the three bytes that UTF-8 forbids, so that its row alone is rejected.
+    A lone surrogate becomes the three bytes that UTF-8 forbids, so that only its row is rejected.
     """
     decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
     mark = "\ufeff"

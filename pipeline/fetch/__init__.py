@@ -1,17 +1,17 @@
-"""`backcast fetch`: download a window of a tool's events into a folder, or write the rows of a query to a file, which
+"""`backcast fetch`: downloads a window of a tool's events into a folder, or writes the rows of a query to a file, which
 `plan` then reads like any export.
 
     tool        what a tool is: hosts, keys, limits, windows; and the registry of those in `tools`
-    tools       one file per tool, found by itself
-    checking    whether a downloaded file is whole, and how many events it has
-    transport   requests to a tool: retries, Retry-After, certificates; the tools connect by nothing else
+    tools       one file per tool, found automatically
+    checking    whether a downloaded file is complete, and how many events it has
+    transport   requests to a tool: retries, Retry-After, certificates; the tools' only way to connect
     pace        when the next request may be sent, by a tool's limits
     folder      the files and the manifest, atomically and durably
     run         window by window: fetch, divide, commit
     query       the rows of a DuckDB query, as a Parquet file
-    database    the rows of a query of another database, by its ADBC driver, which connects by itself
+    database    the rows of a query of another database, through its ADBC driver, which connects by itself
 
-Nothing is streamed into sending: an export differs between two calls (order, late events), and a plan has to be able to
+Nothing is streamed into sending: an export differs between two calls (order, late events), and a plan must be able to
 read its source again, byte for byte.
 """
 

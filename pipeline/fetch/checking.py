@@ -1,4 +1,4 @@
-"""Whether a downloaded file is whole, and how many events it has: read from begin to end, as `plan` will read it."""
+"""Whether a downloaded file is complete, and how many events it has: reads it through, as `plan` will read it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Event(msgspec.Struct):
 
 
 def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a stream that is gzipped or not. Raises CutOff where it ends inside its compression."""
+    """The lines of a stream, gzipped or not. Raises CutOff if its compressed data ends too early."""
     head = stream.read(2)
     stream.seek(0)
     try:
@@ -38,7 +38,7 @@ def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
 def count_events(file: Path) -> Counter[str]:
     """The events of a file of JSON lines by name; a line without a name counts as "".
 
-    Raises CutOff where the last line is no JSON object: it is cut off, or it is Mixpanel's line `export terminated
+    Raises CutOff if the last line is not a JSON object: it is cut off, or it is Mixpanel's line `export terminated
     early` (mixpanel/mixpanel-utils#5).
     """
     decoder = msgspec.json.Decoder(_Event)
@@ -55,7 +55,7 @@ def count_events(file: Path) -> Counter[str]:
                 counts[""] += 1
                 last = _is_object(line)
     if not last:
-        raise CutOff("the last line is no whole event")
+        raise CutOff("the last line is not a complete event")
     return counts
 
 
@@ -69,7 +69,7 @@ def _is_object(line: bytes) -> bool:
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
-    """What a line has. The file keeps each byte that is not UTF-8, and `plan` rejects its row."""
+    """The content of a line. The file keeps bytes that are not UTF-8, and `plan` rejects their rows."""
     try:
         return decoder.decode(line)
     except UnicodeDecodeError:
@@ -79,7 +79,7 @@ def _decoded(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
 def count_archived_lines(file: Path) -> int:
     """The lines of all files in a zip archive, each of which may be gzipped.
 
-    Raises CutOff where the archive is cut off or damaged, or the last line of a file is no JSON object.
+    Raises CutOff if the archive is cut off or damaged, or the last line of a file is not a JSON object.
     """
     rows = 0
     try:
@@ -89,8 +89,8 @@ def count_archived_lines(file: Path) -> int:
                     with archive.open(member) as stream:
                         rows += _count(lines_of(stream), member.filename)
     except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, zlib.error, lzma.LZMAError) as error:
-        # `zipfile` raises RuntimeError for a file that is encrypted, or compressed in a way that it does not know, and
-        # ValueError for a name that cannot be read.
+        # `zipfile` raises RuntimeError for a file that is encrypted or compressed in an unknown way, and ValueError for
+        # a name that cannot be read.
         raise CutOff(f"the archive is cut off or damaged ({error})") from None
     return rows
 
@@ -101,5 +101,5 @@ def _count(lines: Iterable[bytes], name: str) -> int:
         if line.strip():
             rows, last = rows + 1, line
     if not _is_object(last):
-        raise CutOff(f"the last line of {name} is no whole event")
+        raise CutOff(f"the last line of {name} is not a complete event")
     return rows

@@ -1,8 +1,8 @@
-"""`backcast fetch adbc`: the rows of a query of any database that has a driver of ADBC, as a Parquet file.
+"""`backcast fetch adbc`: the rows of a query of any database with an ADBC driver, as a Parquet file.
 
-ADBC gives the rows as Arrow batches, one after the other, so that memory does not grow with them
-(https://arrow.apache.org/adbc/). A driver is a package of its own: `adbc-driver-postgresql`, `-snowflake`, `-bigquery`,
-`-flightsql`, `-sqlite`. Nothing is committed, so a query changes nothing in a database with transactions.
+ADBC returns the rows as Arrow batches, one after another, so memory does not grow with their number
+(https://arrow.apache.org/adbc/). Each driver is a separate package: `adbc-driver-postgresql`, `-snowflake`,
+`-bigquery`, `-flightsql`, `-sqlite`. Nothing is committed, so a query changes nothing in a database with transactions.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ URI = "BACKCAST_ADBC_URI"
 PASSWORD = "BACKCAST_ADBC_PASSWORD"
 OPTIONS = "BACKCAST_ADBC_OPTIONS"
 _SECRETS = ("auth", "credential", "header", "key", "pass", "pwd", "secret", "token", "uri")
-"""Parts of an option's name that the command line refuses, since every user of the machine can read that."""
+"""If an option's name contains one of these, the command line refuses it: every user of the machine can read that."""
 _HEADER = ".call_header."
-"""What stands before the name of a header that Flight SQL sends, whose value may be a secret whatever its name is."""
+"""In options of Flight SQL, this precedes the name of a header, whose value may be a secret whatever the name."""
 _WORD = 6
-"""Characters of a part of a secret that is masked by itself."""
+"""Words of a secret with at least this many characters are also masked by themselves."""
 _HARMLESS = ("auth_type", "auth_uri", "authority", "cache_mfa_token", "redirect_uri", "token_type", "token_uri")
-"""Ends of options of the drivers for Flight SQL, Snowflake and BigQuery that have such a part and no secret."""
+"""Options of the drivers for Flight SQL, Snowflake and BigQuery whose names end like this are not secrets."""
 
 
 @private()
@@ -51,13 +51,13 @@ def fetch_database(
     options: Mapping[str, str] | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> QueryResult:
-    """Write the rows of one SELECT of a database to a new Parquet file, sorted by all columns in their order.
+    """Write the rows of one SELECT of a database to a new Parquet file, sorted by all columns, in order.
 
-    `driver` is the short name of an installed package (`postgresql` for adbc-driver-postgresql), or what the driver
-    manager of ADBC finds: the name of a manifest, or a shared library. `options` are the driver's own, without secrets;
-    the address is read from BACKCAST_ADBC_URI, a password that is not part of it from BACKCAST_ADBC_PASSWORD, and other
-    options from BACKCAST_ADBC_OPTIONS, a JSON object. The values are those that the driver gives: PostgreSQL's
-    `numeric` is a text with all its digits. Raises UsageError, and Unfinished where the disk does not take the rows.
+    `driver` is the short name of an installed package (`postgresql` for adbc-driver-postgresql), or whatever ADBC's
+    driver manager finds: the name of a manifest, or a shared library. `options` are the driver's own, without secrets;
+    the address comes from BACKCAST_ADBC_URI, a password outside the address from BACKCAST_ADBC_PASSWORD, and other
+    options from BACKCAST_ADBC_OPTIONS, a JSON object. Values are as the driver returns them: PostgreSQL's `numeric` is
+    a string with all its digits. Raises UsageError, and Unfinished if the rows cannot be written to disk.
     """
     given = dict(options or {})
     secrets = {name: Secret(given.pop(name)) for name in list(given) if secret_option(name)} | _secrets(environment)
@@ -67,7 +67,7 @@ def fetch_database(
         _connected(driver, secrets, given) as connection,
         connection.cursor() as cursor,
     ):
-        # In parentheses only a query is valid, so that neither a change nor a second statement is run.
+        # Only a query is valid in parentheses, so neither a change nor a second statement can run.
         cursor.execute(f"select * from (\n{query.strip().rstrip(';')}\n) as fetched")
         batches = cursor.fetch_record_batch()
         _refuse_opaque(batches.schema)
@@ -76,7 +76,7 @@ def fetch_database(
 
 
 def secret_option(name: str) -> bool:
-    """Whether a driver's option is one that belongs into the environment, by its name."""
+    """Whether, by its name, a driver's option belongs in the environment."""
     name = name.lower()
     last = name.rpartition(".")[2]
     return _HEADER in name or (any(part in last for part in _SECRETS) and not last.endswith(_HARMLESS))
@@ -90,8 +90,8 @@ def _secrets(environment: Mapping[str, str]) -> dict[str, Secret]:
         found = None
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise UsageError(
-            f"{OPTIONS} is not a JSON object of texts",
-            hint='give it such a value as {"adbc.flight.sql.authorization_header": "Bearer …"}',
+            f"{OPTIONS} is not a JSON object of strings",
+            hint='set it to a value such as {"adbc.flight.sql.authorization_header": "Bearer …"}',
         )
     found |= {name: environment[key] for name, key in (("uri", URI), ("password", PASSWORD)) if environment.get(key)}
     return {name: Secret(value) for name, value in found.items()}
@@ -102,7 +102,7 @@ def _manager() -> ModuleType:
         return import_module("adbc_driver_manager.dbapi")
     except ImportError:
         hint = "install it with the driver's package: pip install 'backcast[adbc]' adbc-driver-postgresql"
-        raise UsageError("the driver manager of ADBC is not installed", hint=hint) from None
+        raise UsageError("ADBC's driver manager is not installed", hint=hint) from None
 
 
 def _connected(driver: str, secrets: Mapping[str, Secret], options: Mapping[str, str]) -> Connection:
@@ -113,7 +113,7 @@ def _connected(driver: str, secrets: Mapping[str, Secret], options: Mapping[str,
 
 
 def _library(driver: str) -> str:
-    """The shared library of an installed package, else the name as it is, for the driver manager to find."""
+    """The shared library of an installed package, otherwise the name itself, for the driver manager to find."""
     if not driver.isidentifier():
         return driver
     try:
@@ -125,7 +125,7 @@ def _library(driver: str) -> str:
 
 @contextlib.contextmanager
 def _reported(driver: str, secrets: Mapping[str, Secret]) -> Iterator[None]:
-    """Errors of the driver, of the connection and while rows arrive, in one sentence and without a secret."""
+    """Reports errors of the driver and connection, also while rows arrive, in one sentence and without secrets."""
     errors = _manager().Error
     try:
         yield
@@ -136,15 +136,15 @@ def _reported(driver: str, secrets: Mapping[str, Secret]) -> Iterator[None]:
         message = " ".join(message.split())
         if "Could not load" in message:
             hint = f"install it: pip install adbc-driver-{driver}"
-            raise UsageError(f"there is no driver {driver} of ADBC here", hint=hint) from None
+            raise UsageError(f"there is no ADBC driver {driver} here", hint=hint) from None
         hint = "correct the query or the options"
         hint += f", or the address in {URI}" if "uri" in secrets else f"; {URI} is not set"
         raise UsageError(f"the driver {driver} cannot answer the query: {message}", hint=hint) from None
 
 
 def _texts(secrets: Mapping[str, Secret]) -> list[str]:
-    """What must not be shown: the secrets and their words, such as the token of `Bearer TOKEN`, and the password in the
-    address as it stands there and as it is meant."""
+    """What must not be shown: the secrets, their words, such as the token of `Bearer TOKEN`, and the address's
+    password, both as written and decoded."""
     texts = {secret.reveal() for secret in secrets.values()}
     for text in list(texts):
         texts.update(word for word in text.split() if len(word) >= _WORD)
@@ -155,10 +155,10 @@ def _texts(secrets: Mapping[str, Secret]) -> list[str]:
 
 
 def _refuse_opaque(schema: pa.Schema) -> None:
-    """A value of a type that the driver does not know is bytes of the database's own protocol."""
+    """Refuses columns whose type the driver does not know: their values are raw protocol bytes."""
     for field in schema:
         if isinstance(field.type, pa.OpaqueType) and not pa.types.is_string(field.type.storage_type):
             raise UsageError(
-                f"the column {field.name} is of the type {field.type.type_name}, which the driver gives as bytes",
+                f"the column {field.name} has the type {field.type.type_name}, which the driver returns as bytes",
                 hint=f'cast it in the query, such as cast("{field.name}" as varchar)',
             )

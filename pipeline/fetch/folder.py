@@ -1,8 +1,8 @@
-"""The folder of a fetch: one file per window, and the manifest that says which of them are whole.
+"""The folder of a fetch: one file per window, and the manifest that says which of them are complete.
 
-A window's file is downloaded under a name of its own that begins with a dot, made durable, renamed, and only then is
-the manifest replaced, atomically. So a file counts once the manifest names it; a kill at any point leaves a folder that
-the same command goes on with, and that `plan` refuses until no window is left (`pipeline.extractors.fetched`).
+A window's file is downloaded under a temporary name that begins with a dot, made durable and renamed; only then is the
+manifest replaced, atomically. So a file counts once the manifest names it. A kill at any point leaves a folder that the
+same command continues with, and that `plan` refuses until no window is left (`pipeline.extractors.fetched`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _SETTINGS = {
 }  # fmt: skip
 _PARTIAL = ".part"
 _LABEL = r"(\d{4}-\d\d-\d\d|\d{8}T\d{6}_\d{8}T\d{6})"
-"""What `_label` gives."""
+"""What `_label` returns."""
 
 
 class Folder:
-    """The folder of one fetch while it is open. `left` are the windows to fetch, in the order of time."""
+    """The folder of one fetch while it is open. `left` are the windows still to fetch, in order of time."""
 
     def __init__(self, path: Path, manifest: FetchManifest) -> None:
         self.path = path
@@ -45,12 +45,12 @@ class Folder:
         return self.path / _PARTIAL
 
     def divide(self, pieces: Sequence[Window]) -> None:
-        """Replace the first window that is left by others, durably."""
+        """Replace the first remaining window with these, durably."""
         self.left[:1] = pieces
         self._write(self.manifest.windows)
 
     def commit(self, fetched: Fetched) -> None:
-        """Keep what the first window that is left gave, durably; the window is fetched then."""
+        """Keep what the first remaining window gave, durably; the window then counts as fetched."""
         window = self.left.pop(0)
         counted = None if fetched.counted is None else sum(fetched.counted.values())
         entry = FetchedWindow(
@@ -78,10 +78,10 @@ class Folder:
 
 @contextmanager
 def opened(path: Path, fresh: FetchManifest) -> Iterator[Folder]:
-    """The folder of a fetch, created or gone on with; no other process may use it meanwhile.
+    """The folder of a fetch, created or continued; no other process may use it meanwhile.
 
-    `fresh` is the manifest of a fetch that has not begun. Raises UsageError where the folder has something else in it,
-    Busy where another process fetches into it, UnreadableExport where a fetched file is gone or changed.
+    `fresh` is the manifest of a fetch that has not begun. Raises UsageError if the folder has other files, Busy if
+    another process fetches into it, UnreadableExport if a fetched file is gone or changed.
     """
     path.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDONLY)
@@ -89,12 +89,12 @@ def opened(path: Path, fresh: FetchManifest) -> Iterator[Folder]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise Busy(f"another process fetches into {path}", hint="wait for it, or give another folder") from None
+            raise Busy(f"another process is fetching into {path}", hint="wait for it, or give another folder") from None
         manifest = read_manifest(str(path))
         if manifest is None:
             others = sorted({entry.name for entry in path.iterdir()} - {NEW, _PARTIAL})
             if others:
-                raise UsageError(f"{path} has other files, such as {others[0]}", hint="give a new folder to --out")
+                raise UsageError(f"{path} has other files, such as {others[0]}", hint="choose a new folder with --out")
             folder = Folder(path, fresh)
             folder._write(())
         else:
@@ -112,13 +112,13 @@ def _refuse_other(path: Path, manifest: FetchManifest, fresh: FetchManifest) -> 
         before, now = getattr(manifest, name), getattr(fresh, name)
         if before != now:
             raise UsageError(
-                f"{path} has another fetch: {option} was {before} and is {now}",
-                hint="give the same options to go on with it, or another folder to --out",
+                f"{path} has a different fetch: {option} was {before} and is {now}",
+                hint="give the same options to continue it, or choose another folder with --out",
             )
 
 
 def _remove_unnamed(folder: Folder) -> None:
-    """Remove what a killed fetch left: files with the names of windows that the manifest does not have."""
+    """Remove what a killed fetch left behind: files of windows that the manifest does not have."""
     named = {one.file for one in folder.manifest.files}
     ours = re.compile(rf"{folder.manifest.tool}-{_LABEL}\.(jsonl|jsonl\.gz|zip)")
     for path in folder.path.iterdir():
@@ -130,13 +130,13 @@ def _remove_unnamed(folder: Folder) -> None:
 
 
 def check_digests(path: Path, manifest: FetchManifest) -> None:
-    """Raise UnreadableExport for a file whose digest is not that of the manifest."""
+    """Raise UnreadableExport if a file's digest is not the one in the manifest."""
     for one in manifest.files:
         if digest_of(path / one.file) != one.digest:
             raise UnreadableExport(
                 f"{path / one.file} has changed since it was fetched",
                 path=str(path / one.file),
-                hint=f"restore it, or remove the whole folder {path} and fetch again",
+                hint=f"restore it, or delete the folder {path} and fetch again",
             )
 
 
@@ -147,7 +147,7 @@ def digest_of(path: Path) -> str:
 
 
 def _label(window: Window) -> str:
-    """A window in a file's name, which sorts by time: `2024-01-31`, or `20240131T050000_20240131T060000`."""
+    """A window as part of a file name, which sorts by time: `2024-01-31`, or `20240131T050000_20240131T060000`."""
     if window.since % DAY == 0 and window.until - window.since == DAY:
         return stamp(window.since)
     return "_".join(datetime.fromtimestamp(edge, UTC).strftime("%Y%m%dT%H%M%S") for edge in window)

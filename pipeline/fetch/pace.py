@@ -1,4 +1,4 @@
-"""Keeps requests under a tool's limits: so many in any second and in any hour, for each kind of request."""
+"""Keeps requests within a tool's limits: at most a given number per second and per hour, for each kind of request."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pipeline.fetch.tool import RequestLimit
 
 
 class Clock(msgspec.Struct, frozen=True):
-    """Time and waiting; a test gives its own."""
+    """Time and waiting; tests provide their own."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
 
 class Pace:
-    """Waits before a request where the limits of its kind ask for it. What other programs ask is not known here: a 429
-    speaks of those."""
+    """Waits before a request if the limits of its kind require it. Requests of other programs are not known here; a 429
+    tells about those."""
 
     def __init__(self, limits: Mapping[str, tuple[RequestLimit, ...]], clock: Clock) -> None:
         self.clock = clock
@@ -30,7 +30,7 @@ class Pace:
         }
 
     def wait(self, kind: str) -> None:
-        """Return once a request of this kind may begin, and count it."""
+        """Wait until a request of this kind may begin, and count it."""
         began = self._began[kind]
         now = self.clock.now()
         due = max(

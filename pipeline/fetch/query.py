@@ -1,8 +1,8 @@
 """The rows of a query as a Parquet file, which `plan` then reads like any export: `backcast fetch duckdb`.
 
-A plan reads its source again when it is applied, byte for byte, and a table changes; so the rows are written down
-first, and plans read files only. The rows are sorted by all their columns: the same rows make the same file, in
-whatever order the database gives them. Queries of other databases (`fetch.database`) are written by the same lines.
+A plan reads its source again byte for byte, but a table changes, so the rows are written to a file first; plans read
+only files. The rows are sorted by all their columns: the same rows make the same file, in whatever order the database
+returns them. Queries of other databases (`fetch.database`) are written by the same code.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pipeline.fetch.folder import digest_of
 from pipeline.files import private, sync_folder
 
 MEMORY = "512MB"
-"""DuckDB's own limit; what a sort needs beyond it goes to a folder beside the file."""
+"""DuckDB's memory limit; whatever a sort needs beyond it goes to a folder next to the file."""
 _INEXACT = re.compile(r"\bU?HUGEINT\b|\bBIGNUM\b|\bINTERVAL\b|\bBIT\b|\bUNION\b|\bTIME WITH TIME ZONE\b")
-"""Types that Parquet does not have: DuckDB would write them as the nearest one, so the values would differ."""
+"""Types that Parquet does not have: DuckDB would write the nearest type, so the values would differ."""
 
 
 class QueryResult(NamedTuple):
@@ -47,8 +47,8 @@ class SortedFile:
     def write(self, query: str) -> QueryResult:
         """Write the rows of a query of DuckDB.
 
-        Raises UsageError for columns that Parquet cannot have as they are, Unfinished where the disk does not take the
-        rows, and DuckDB's own error where it cannot answer the query.
+        Raises UsageError for columns that Parquet cannot represent exactly, Unfinished if the rows cannot be written to
+        disk, and DuckDB's own error if it cannot answer the query.
         """
         self._refuse_inexact(query)
         try:
@@ -58,11 +58,11 @@ class SortedFile:
                 raise
             raise Unfinished(
                 f"cannot write {self._target}: {' '.join(str(error).split())}",
-                hint="make room there, or make it writable, and run the same command again",
+                hint="free space there or make it writable, then run the same command again",
             ) from None
 
     def _is_of_disk(self, error: duckdb.Error) -> bool:
-        """Whether DuckDB could not write, where reading may have failed as well: the message names the file."""
+        """Whether writing failed rather than reading: then the message names the file."""
         ours = (self._partial.name, self._spill.name, "max_temp_directory_size")
         return isinstance(error, duckdb.OperationalError) and any(name in str(error) for name in ours)
 
@@ -84,25 +84,25 @@ class SortedFile:
         for name, kind, *_ in self.connection.execute(f"describe select * from (\n{query}\n)").fetchall():
             if _INEXACT.search(kind):
                 raise UsageError(
-                    f"the column {name} is of the type {kind}, which Parquet does not support",
+                    f"the column {name} has the type {kind}, which Parquet does not support",
                     hint=f'cast it, such as cast("{name}" as bigint) or cast("{name}" as varchar)',
                 )
 
 
 @contextlib.contextmanager
 def sorted_file(file: str | os.PathLike[str], database: Path | None = None) -> Iterator[SortedFile]:
-    """A new Parquet file that appears when it is whole; without a database, DuckDB works in memory and beside the file.
+    """A new Parquet file that appears once it is complete. Without a database, DuckDB works in memory and next to it.
 
-    Raises UsageError where the name does not end in .parquet or begins with a dot, or the file exists. On any error no
-    part of it stays.
+    Raises UsageError if the name does not end in .parquet or begins with a dot, or if the file exists. If an error
+    occurs, no part of the file remains.
     """
     target = Path(file)
     if target.name.startswith("."):
-        raise UsageError(f"{target} begins with a dot, so that plan would leave it out", hint="give --out another name")
+        raise UsageError(f"{target} begins with a dot, so plan would ignore it", hint="choose another name with --out")
     if target.suffix != ".parquet":
-        raise UsageError(f"{target} does not end in .parquet", hint="give a file in .parquet to --out")
+        raise UsageError(f"{target} does not end in .parquet", hint="choose a name that ends in .parquet with --out")
     if target.exists():
-        raise UsageError(f"{target} exists already", hint="give a new file to --out, or remove that one")
+        raise UsageError(f"{target} already exists", hint="choose a new file with --out, or delete that one")
     target.parent.mkdir(parents=True, exist_ok=True)
     partial, spill = (target.with_name(f".{target.name}.{suffix}") for suffix in ("part", "spill"))
     config: dict[str, str | bool | int | float | list[str]]
@@ -120,19 +120,19 @@ def sorted_file(file: str | os.PathLike[str], database: Path | None = None) -> I
 @private()
 @ctrl_c.as_keyboard_interrupt()
 def fetch_query(database: str | os.PathLike[str] | None, query: str, file: str | os.PathLike[str]) -> QueryResult:
-    """Write the rows of one SELECT to a new Parquet file, sorted by all columns in their order.
+    """Write the rows of one SELECT to a new Parquet file, sorted by all columns, in order.
 
-    `database` is a DuckDB file, which is opened for reading only; None where the query names its files itself, as in
-    `select * from 'events/*.csv'`. Extensions that are installed are loaded, and none is installed.
-    Raises UsageError, and Unfinished where the disk does not take the rows.
+    `database` is a DuckDB file, opened read-only; None if the query names its files itself, as in
+    `select * from 'events/*.csv'`. Installed extensions are loaded; none are installed. Raises UsageError, and
+    Unfinished if the rows cannot be written to disk.
     """
     if database is not None and not Path(database).is_file():
-        raise UsageError(f"there is no database {database}", hint="give a DuckDB file, or leave it out")
+        raise UsageError(f"there is no database {database}", hint="name a DuckDB file, or leave it out")
     try:
         with sorted_file(file, None if database is None else Path(database)) as out:
             statements = duckdb.extract_statements(query)
             if len(statements) != 1 or statements[0].type is not duckdb.StatementType.SELECT:
-                raise UsageError("the query is not one SELECT", hint="give one SELECT, which changes nothing")
+                raise UsageError("the query is not a single SELECT", hint="give one SELECT, which changes nothing")
             return out.write(query.strip().rstrip(";"))
     except duckdb.Error as error:
         message = " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""Fetch a window of a tool's events into a folder: window by window, each committed before the next begins."""
+"""Fetches a window of a tool's events into a folder, piece by piece, committing each before the next begins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pipeline.option_types import Instant, micros, read_instant
 from pipeline.options import FetchOptions
 
 FEWER_TRIES = 3
-"""Downloads of a window of which the tool counts more events than it gave."""
+"""How often a window is downloaded if the tool counts more events than it gave."""
 _SLOW = 2 * HOUR
 
 
@@ -39,7 +39,7 @@ class FetchResult(NamedTuple):
 
     @property
     def fewer(self) -> int:
-        """Windows of which the tool counts more events than it gave."""
+        """How many windows have fewer events than the tool counts."""
         return sum(1 for one in self.manifest.windows if one.fewer)
 
     @property
@@ -63,24 +63,24 @@ def fetch_export(
     warn: Callable[[str], None] = lambda line: None,
     clock: Clock | None = None,
 ) -> FetchResult:
-    """Download the events of a tool between two moments, the second one not included, into a folder for `plan`.
+    """Download the events of a tool between two moments, the second one excluded, into a folder for `plan`.
 
-    `tool` is mixpanel, amplitude or posthog; a moment is a date or a time as text, a datetime with an offset, or µs
-    since 1970. The keys are read from `environment`. A fetch that was stopped goes on when it is called again with the
-    same options. `progress` is called with the window that begins, and how many seconds of all are done.
+    `tool` is mixpanel, amplitude or posthog; a moment is a date or time as a string, a datetime with an offset, or µs
+    since 1970. The keys are read from `environment`. A fetch that was stopped continues when this is called again with
+    the same options. `progress` is called with the window that begins, and how many seconds of the total are done.
 
-    Raises UsageError, Refused where the tool refuses a request, Unfinished where it cannot be answered now, Busy, and
-    UnreadableExport where a fetched file has changed.
+    Raises UsageError, Refused if the tool refuses a request, Unfinished if it cannot answer now, Busy, and
+    UnreadableExport if a fetched file has changed.
     """
     known = tools()
     if tool not in known:
-        raise UsageError(f"nothing is known of fetching from {tool!r}", hint=f"fetch from {', '.join(known)}")
+        raise UsageError(f"cannot fetch from {tool!r}", hint=f"fetch from {', '.join(known)}")
     options = options or FetchOptions()
     chosen, whole = known[tool], _whole(known[tool], between)
     base, secrets = chosen.address(options.host), chosen.secrets(environment)
     project = (options.project or "").strip()
     if chosen.project and not project:
-        raise UsageError(f"which project of {chosen.title}?", hint="give its id to --project")
+        raise UsageError(f"which project of {chosen.title}?", hint="give its id with --project")
     length = _length(chosen, options.window)
     first = whole.divided(-(-(whole.until - whole.since) // length), chosen.step)
     fresh = FetchManifest(
@@ -102,7 +102,7 @@ def fetch_export(
 
 
 def _fetch_all(place: Folder, fetch: Fetch, step: int, whole: Window, progress: Step) -> int:
-    """Fetch every window that is left; how many."""
+    """Fetch every remaining window. Returns how many."""
     fetched = 0
     while place.left:
         window = place.left[0]
@@ -121,7 +121,7 @@ def _fetch_all(place: Folder, fetch: Fetch, step: int, whole: Window, progress: 
 
 
 def _fetch_counted(fetch: Fetch, window: Window, file: Path) -> Fetched:
-    """What a window gives, asked for again where the tool counts more events than that."""
+    """The result of a window, fetched again if the tool counts more events than it gave."""
     for _ in range(FEWER_TRIES - 1):
         found = fetch(window, file)
         if not found.fewer:
@@ -138,38 +138,38 @@ def _whole(tool: Tool, between: tuple[Instant | str, Instant | str]) -> Window:
         if rest or seconds % tool.step:
             unit = {DAY: "a day", HOUR: "an hour"}.get(tool.step, "a second")
             raise UsageError(
-                f"--{name} is not the beginning of {unit}, and {tool.title} gives {tool.clock}",
+                f"--{name} must be the start of {unit}: {tool.title} exports {tool.clock}",
                 hint="write 2024-01-31" if tool.step == DAY else "write 2024-01-31 or 2024-01-31T05:00:00Z",
             )
         edges.append(seconds)
     if edges[0] >= edges[1]:
-        raise UsageError("--since is not before --until", hint="the window ends before --until")
+        raise UsageError("--since is not before --until", hint="give a --until that is later than --since")
     complete = int(time.time()) - tool.delay
     if edges[1] > complete:
         raise UsageError(
-            f"{tool.title} may not have all events until {stamp(edges[1])} yet",
-            hint=f"give --until {stamp(complete - complete % tool.step)} or earlier, and fetch the rest later",
+            f"{tool.title} may not have all events before {stamp(edges[1])} yet",
+            hint=f"use --until {stamp(complete - complete % tool.step)} or earlier, and fetch the rest later",
         )
     return Window(*edges)
 
 
 def _length(tool: Tool, window: float | None) -> int:
-    """Seconds of a first window. Raises UsageError."""
+    """The length of the first window in seconds. Raises UsageError."""
     length = int(window or tool.window)
     if length < tool.step or length % tool.step or (window and length != window):
         unit = {DAY: "whole days", HOUR: "whole hours"}.get(tool.step, "whole seconds")
-        raise UsageError(f"--window is not {unit}, as {tool.title} gives them", hint="write 1d, 7d or 12h")
+        raise UsageError(f"--window must be {unit} for {tool.title}", hint="write 1d, 7d or 12h")
     return length
 
 
 def _warn_of_hours(tool: Tool, windows: int, warn: Callable[[str], None]) -> None:
-    """Say how long the tool's limits make a long fetch last."""
+    """Warn about how long a long fetch takes because of the tool's limits."""
     for limits in tool.limits.values():
         limit = max(limits, key=lambda limit: limit.seconds)
         seconds = (windows // limit.requests) * limit.seconds
         if seconds >= _SLOW:
             warn(
-                f"{windows:,} windows take {seconds / HOUR:,.0f} hours or more, since {tool.title} answers"
+                f"{windows:,} windows take {seconds / HOUR:,.0f} hours or more, since {tool.title} allows"
                 f" {limit.requests:,} requests in {limit.seconds / HOUR:g} h; a longer --window needs fewer"
             )
             return

@@ -1,4 +1,4 @@
-"""What a tool is to a fetch: its hosts, keys, limits and windows, and how one window is asked for."""
+"""What a fetch needs to know about a tool: its hosts, keys, limits and windows, and how to request one window."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOUR, DAY = 3600, 86_400
 
 
 class Window(NamedTuple):
-    """Seconds since 1970, from `since` until before `until`, as the tool counts its own time."""
+    """Seconds since 1970, from `since` until before `until`, in the tool's own time."""
 
     since: int
     until: int
@@ -34,7 +34,7 @@ class Window(NamedTuple):
         return f"{stamp(self.since)} to {stamp(self.until)}"
 
     def divided(self, pieces: int, step: int) -> list[Window]:
-        """At most so many windows of nearly equal length, all of them at multiples of `step` seconds."""
+        """At most `pieces` windows of nearly equal length, all at multiples of `step` seconds."""
         steps = (self.until - self.since) // step
         pieces = min(pieces, steps)
         edges = [self.since + steps * number // pieces * step for number in range(pieces)] + [self.until]
@@ -42,7 +42,7 @@ class Window(NamedTuple):
 
 
 def stamp(seconds: int) -> str:
-    """A moment as ISO 8601; a date where it is midnight."""
+    """A moment as ISO 8601; only the date if it is midnight."""
     text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return text.removesuffix("T00:00:00")
 
@@ -59,10 +59,10 @@ class RequestLimit(NamedTuple):
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """What a window gave: the end of the file's name, its rows, and where the tool counts, rows by name of event.
+    """What a window gave: the ending of the file's name, its rows, and row counts by event name.
 
-    `counts` are those of the file and `counted` the tool's own, with "" for all events together; `counted` is None
-    where the tool has no count or was not asked. A window without a row has no file.
+    `counts` are those of the file and `counted` the tool's own, with "" for all events together; `counted` is None if
+    the tool has no count or was not asked. A window without rows has no file.
     """
 
     suffix: str = ""
@@ -72,12 +72,12 @@ class Fetched(msgspec.Struct, frozen=True):
 
     @property
     def fewer(self) -> list[str]:
-        """The names of events of which the tool counts more than the file has."""
+        """The event names of which the tool counts more than the file has."""
         return sorted(name for name, count in (self.counted or {}).items() if self.counts.get(name, 0) < count)
 
 
 class TooLarge(Exception):
-    """A window is too much for one request. `pieces` is how many would fit, `final` the error where none is smaller."""
+    """A window is too much for one request. `pieces` is how many to try, `final` the error if none can be smaller."""
 
     def __init__(self, final: BackcastError, pieces: int = 2) -> None:
         super().__init__(final.message)
@@ -86,7 +86,7 @@ class TooLarge(Exception):
 
 
 class FetchContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool needs for its requests. `count`: its own count is wanted. `warn` gets a line for a person."""
+    """What a tool needs for its requests. `count`: fetch its own count too. `warn` gets a line for a person."""
 
     base: str
     project: str
@@ -96,16 +96,17 @@ class FetchContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Fetch = Callable[[Window, Path], Fetched]
-"""Downloads a window into a file. Raises TooLarge, and a BackcastError where nothing more can be done."""
+"""Downloads a window into a file. Raises TooLarge, or a BackcastError if nothing more can be done."""
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool. `hosts` are its regions, `keys` the environment variables with its user and password, or its bearer
-    token alone; those in `optional` may be absent.
+    """A tool. `hosts` are its regions; `keys` are the environment variables with its user and password, or with only
+    its bearer token; those in `optional` may be absent.
 
     A window begins and ends at multiples of `step` seconds, and is `window` seconds long at first. An export is
-    complete `delay` seconds after the window's end. `limits` are by the kind of request, which the transport is given.
-    `project`: its id has to be given. `counts`: it has a count to compare with. `clock` is what its windows are.
+    complete `delay` seconds after the window's end. `limits` are by kind of request, which the transport is given.
+    `project`: the project's id is required. `counts`: the tool has counts to compare with. `clock` describes its
+    windows.
     """
 
     name: str
@@ -128,21 +129,21 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
             return self.hosts[host]
         if "://" not in host:
             raise UsageError(
-                f"{self.title} has no region {host!r}", hint=f"give {', '.join(self.hosts)} or a URL to --from"
+                f"{self.title} has no region {host!r}", hint=f"use --from with {', '.join(self.hosts)} or a URL"
             )
         return address_of(host)
 
     def secrets(self, environment: Mapping[str, str] = os.environ) -> tuple[Secret, ...]:
-        """The keys from the environment, in the order of `keys`. Raises UsageError without showing any."""
+        """The keys from the environment, in the order of `keys`. Raises UsageError, without showing any of them."""
         found = []
         for name in self.keys:
             text = environment.get(name, "").strip()
             if not text and name not in self.optional:
-                raise UsageError(f"there is no key of {self.title}: {name} is not set", hint=f"set {name}")
+                raise UsageError(f"there is no key for {self.title}: {name} is not set", hint=f"set {name}")
             if not text.isascii() or (text and not text.isprintable()) or " " in text:
-                raise UsageError(f"{name} does not have the shape of a key", hint="copy it again")
+                raise UsageError(f"{name} does not look like a key", hint="copy it again")
             found.append(Secret(text))
-        # A user alone is one without a password: the secret of a Mixpanel project.
+        # A user without a password is the secret of a Mixpanel project.
         return tuple(sorted(found, key=lambda secret: not secret))
 
 

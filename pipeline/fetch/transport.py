@@ -1,6 +1,6 @@
-"""Requests to a tool's API: one at a time, under its limits, again after what passes, into a file or into memory.
+"""Requests to a tool's API: one at a time, within its limits, retried after passing errors, into a file or memory.
 
-A body is read as it was sent, still compressed, so that the file has the very bytes of the tool. A request whose file
+A body is read as it was sent, still compressed, so that the file has exactly the tool's bytes. A request whose file
 turns out to be cut off counts as failed, like one that got no answer.
 """
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tenacity import RetryCallState
 
 TRIES = 5
-"""Requests for one thing that the tool fails at or gives cut off, or to a host that never answered. For a 429, and for
-a host that answered before, only time counts."""
+"""How often a request is tried if the tool fails at it, gives it cut off, or never answered on that host. For a 429,
+and for a host that answered before, only time counts."""
 _SHOWN = 300
 _PIECE = 1 << 18
 
@@ -33,10 +33,10 @@ Check = Callable[[Path, Mapping[str, str]], Any]
 
 
 class Transport:
-    """Sends requests with the keys of a tool: two are user and password, one is a bearer token.
+    """Sends requests with a tool's keys: two are user and password, one is a bearer token.
 
-    `timeout` bounds each wait for bytes, in seconds. Of `retry`, `seconds` bounds how long one request is tried, and
-    `first` and `most` the back-off.
+    `timeout` bounds each wait for bytes, in seconds. In `retry`, `seconds` bounds how long one request is retried, and
+    `first` and `most` bound the pauses.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Transport:
         self._client.close()
 
     def download(self, kind: str, url: str, parameters: Mapping[str, str], file: Path, check: Check) -> Reply:
-        """GET into a file, which is written anew by each try; of an answer other than 200 the body is returned."""
+        """GET into a file, which each try writes anew. If the answer is not 200, its body is returned."""
 
         def save(response: httpx.Response) -> Any:
             with file.open("wb") as stream:
@@ -77,7 +77,8 @@ class Transport:
         return self._with_retries(kind, lambda: exchange(self._client, "GET", url, params=parameters, save=save))
 
     def ask(self, kind: str, url: str, *, json: object = None, form: Mapping[str, str] | None = None) -> Reply:
-        """POST a JSON body or a form, and read the answer into memory. It has to be a question: it may be repeated."""
+        """POST a JSON body or a form, and read the answer into memory. It must not change anything, since it may be
+        repeated."""
 
         def send() -> Reply:
             reply = exchange(self._client, "POST", url, json=json, data=form)
@@ -113,7 +114,7 @@ class Transport:
         return with_retries(attempt, is_retried, wait=wait, stop=gives_up, sleep=clock.sleep)
 
     def described(self, reply: Reply) -> str:
-        """What a request that failed was answered, without any key."""
+        """The answer to a failed request, without any key."""
         if not reply.status:
             text = reply.failure
         else:
@@ -125,8 +126,8 @@ class Transport:
         return printable(self._mask.sub("***", text), _SHOWN)
 
     def fail(self, what: str, url: str, reply: Reply, *, too_large: int = 413, hint: str = "") -> NoReturn:
-        """Raise the error of a request that failed: TooLarge where less may be answered, which a tool may state with a
-        status of its own, or a BackcastError. `hint` is what to do where `too_large` is answered to the least."""
+        """Raise the error of a failed request: TooLarge if a smaller request may be answered, which a tool may say with
+        a status of its own, or a BackcastError. `hint` is what to do if even the smallest gets `too_large`."""
         error = self._error(what, url, reply)
         if reply.status == too_large:
             error.hint = hint or error.hint
@@ -137,13 +138,13 @@ class Transport:
 
     def _error(self, what: str, url: str, reply: Reply) -> BackcastError:
         message = f"cannot fetch {what} from {urlsplit(url).netloc}: {self.described(reply)}"
-        again = "run the same command again; what was fetched stays"
+        again = "run the same command again; what was fetched is kept"
         if reply.status in (401, 403):
             return Refused(message, status=reply.status, hint="check the keys, what they may read, and --from")
         if 300 <= reply.status < 400:
             onward = urlsplit(reply.headers.get("location", "")).netloc
             return Refused(
-                message, status=reply.status, hint=f"give the address of {self._shown(onward) or 'the API'} to --from"
+                message, status=reply.status, hint=f"use --from with the address of {self._shown(onward) or 'the API'}"
             )
         if reply.is_passing:
             return Unfinished(message, status=reply.status, retry_after=reply.retry_after, hint=again)

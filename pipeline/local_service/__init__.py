@@ -1,8 +1,8 @@
-"""The local service: an offline stand-in that a whole migration can be rehearsed against.
+"""The local service: an offline stand-in for the service, against which a whole migration can be rehearsed.
 
-It speaks the capture endpoint and the query endpoint of the real service, on 127.0.0.1 only, with a DuckDB
-database behind them. It checks what the other packages send, so it imports nothing of them: it decodes,
-validates, stores and collapses by code of its own, written from docs/know/service.md.
+It speaks the capture endpoint and the query endpoint of the real service, only on 127.0.0.1, backed by a DuckDB
+database. It checks what the other packages send, so it imports nothing from them: it decodes, validates, stores and
+collapses with its own code, written from docs/know/service.md.
 
     with LocalService() as service:
         httpx.post(f"{service.url}/batch/", json={"api_key": service.capture_key, "batch": [...]})

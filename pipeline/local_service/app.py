@@ -1,7 +1,7 @@
 """The web application of the local service: which endpoint answers which path.
 
-The capture endpoint, the management API with the query endpoint, the page for people (`/`) and the counts for programs
-(`/_stats`), the OpenAPI document with its page, and the texts for probes that the service is ready.
+It has the capture endpoint, the management API with the query endpoint, the page for people (`/`), the counts for
+programs (`/_stats`), the OpenAPI document with its page, and plain answers to probes of whether the service is ready.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pipeline.local_service.store.database import Store, Unavailable
 def create_app(
     store: Store, queries: QueryRunner, keys: Keyring, settings: Settings, seed: Mapping[str, Any]
 ) -> Starlette:
-    """The application over a store. It has worker threads until its lifespan ends. Raises BadSeed."""
+    """The application over a store. Its worker threads run until its lifespan ends. Raises BadSeed."""
     capture = CaptureEndpoint(store, keys, settings)
     management = ManagementApi(store, keys, settings, queries, seed)
     page = Page(store, keys, management.hog_functions)

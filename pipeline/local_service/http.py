@@ -1,4 +1,4 @@
-"""What the endpoints share: reading a body within a limit, answering other origins, working in a thread."""
+"""What the endpoints share: reading a body within a limit, allowing other origins, working in a thread."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Result = TypeVar("Result")
 
 
 async def read_body(request: Request, limit: int) -> bytes | None:
-    """The body as it was sent; None when it is over the limit, in bytes. Raises ClientDisconnect.
+    """The body as it was sent; None if it is over the limit, in bytes. Raises ClientDisconnect.
 
-    It is read to its end in any case: a client that is still sending would not read the answer.
+    It is always read to its end: a client that is still sending would not read the answer.
     """
     pieces: list[bytes] = []
     size = 0

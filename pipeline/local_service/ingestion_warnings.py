@@ -1,7 +1,7 @@
-"""What the service does to an accepted event without an error: each event dropped, shortened or applied in part.
+"""What the service does to an accepted event without an error: each event dropped, shortened or partly applied.
 
-The types that the real service shows as ingestion warnings have its names; the others are ours, for what it does
-without any record (docs/know/service.md).
+Types that the real service shows as ingestion warnings have its names; the others are ours, for what it does without
+any record (docs/know/service.md).
 """
 
 from __future__ import annotations
@@ -36,14 +36,16 @@ TOO_OLD = _type("event_dropped_too_old", "older than the project stores")
 BAD_TIMESTAMP = _type("ignored_invalid_timestamp", "the time cannot be read; the time of arrival was used")
 
 NO_TIMESTAMP = _type("missing_timestamp", "no timestamp; the time of arrival was used")
-FUTURE_TIMESTAMP = _type("future_timestamp", "the time lies in the future; the time of arrival was used")
-ANCIENT_TIMESTAMP = _type("timestamp_out_of_range", "the time lies outside what can be stored; it became 1970-01-01")
+FUTURE_TIMESTAMP = _type("future_timestamp", "the time is in the future; the time of arrival was used")
+ANCIENT_TIMESTAMP = _type(
+    "timestamp_out_of_range", "the time is outside the range that can be stored; it became 1970-01-01"
+)
 LONG_ID = _type("distinct_id_shortened", "the distinct_id was cut")
 LONG_NAME = _type("event_name_shortened", "the event's name was cut")
 CONTENT_TYPE = _type("unexpected_content_type", "the batch was not sent as application/json")
 BAD_GROUPS = _type("groups_not_an_object", "$groups is not an object; it was ignored")
 LONG_GROUP_TYPE = _type("group_type_too_long", "the name of a group type is too long; it was ignored")
-TOO_MANY_GROUP_TYPES = _type("too_many_group_types", "a project has five group types; this further one was ignored")
+TOO_MANY_GROUP_TYPES = _type("too_many_group_types", "a project can have five group types; this sixth one was ignored")
 NO_GROUP = _type("group_event_without_type_or_key", "a group event names no group; no group was written")
 UNKNOWN_GROUP_EVENT = _type(
     "group_event_not_known", "a group event in a spelling that the service ignores; no group was written"
@@ -52,9 +54,9 @@ SET_IGNORED = _type("set_ignored", "this event never changes a person; its $set 
 
 
 class EventWarning(NamedTuple):
-    """A warning about one event. `type` is one of the names above, `details` a JSON object.
+    """A warning about one event. `type` is one of the names above; `details` is a JSON object.
 
-    A `dropped` event is in no table but raw_events.
+    A `dropped` event is only in the table raw_events.
     """
 
     type: str

@@ -1,8 +1,8 @@
 """The keys and projects of a local service.
 
 The file is JSON: `{"projects": [{"id": 1, "name": "Rehearsal", "capture_key": "phc_..."}],
-"keys": {"phx_...": ["hog_function:read", ...]}}`, with `["*"]` for all scopes; a key that reaches only some projects
-has `{"scopes": [...], "projects": [1]}`. Without a file there is project 1 and one new key of each kind. No key
+"keys": {"phx_...": ["hog_function:read", ...]}}`, with `["*"]` for all scopes; a key that reaches only some projects is
+written as `{"scopes": [...], "projects": [1]}`. Without a file, there is project 1 and one new key of each kind. No key
 appears in a repr, a log or an error message.
 """
 
@@ -22,7 +22,7 @@ from pipeline.errors import UsageError
 
 
 class BadKeys(UsageError):
-    """A keys file cannot be used; the message has the position in the file, and no key."""
+    """A keys file cannot be used; the message has the position in the file but no key."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, hint="correct the keys file")
@@ -44,18 +44,18 @@ class Keyring:
     projects: tuple[Project, ...]
     personal: Mapping[str, frozenset[str]] = field(repr=False)
     reach: Mapping[str, frozenset[int]] = field(default_factory=dict, repr=False)
-    """The projects of the personal keys that do not reach all of them."""
+    """The projects of those personal keys that do not reach all projects."""
 
     def project_of(self, capture_key: str) -> int | None:
         return next((project.id for project in self.projects if project.capture_key == capture_key), None)
 
     def texts(self) -> tuple[str, ...]:
-        """Every key as text: what must be removed from anything that is stored or shown."""
+        """Every key as text, to be removed from anything that is stored or shown."""
         return (*(project.capture_key for project in self.projects), *self.personal)
 
 
 def allows(scopes: frozenset[str], scope: str) -> bool:
-    """Whether scopes include one: `*` includes all, and `x:write` includes `x:read`
+    """Whether scopes include a scope: `*` includes all, and `x:write` includes `x:read`
     (docs/know/service.md#management-api)."""
     return "*" in scopes or scope in scopes or scope.replace(":read", ":write") in scopes
 
@@ -86,7 +86,7 @@ class _RestrictedKey(msgspec.Struct):
 
 
 def load_keys(path: Path) -> Keyring:
-    """The keys of a file. Raises BadKeys, whose message has the position in the file and never a key."""
+    """The keys of a file. Raises BadKeys, whose message has the position in the file but never a key."""
     try:
         file = msgspec.json.decode(path.read_bytes(), type=_KeysFile)
     except OSError as error:
@@ -96,21 +96,21 @@ def load_keys(path: Path) -> Keyring:
     projects = tuple(Project(entry.id, entry.name, entry.capture_key) for entry in file.projects)
     ids = {project.id for project in projects}
     if len(ids) < len(projects):
-        raise BadKeys(f"two projects in {path} have one id")
+        raise BadKeys(f"two projects in {path} have the same id")
     if len({project.capture_key for project in projects}) < len(projects):
-        raise BadKeys(f"two projects in {path} have one capture key")
+        raise BadKeys(f"two projects in {path} have the same capture key")
     scopes, reach = {}, {}
     for number, (key, value) in enumerate(file.keys.items(), 1):
         where = f"personal key {number} in {path}"
         if not re.fullmatch("phx_[!-~]*", key):
-            raise BadKeys(f"{where} does not start with phx_, or has characters that no key has")
+            raise BadKeys(f"{where} does not start with phx_, or has characters that are not allowed in a key")
         try:
             entry = msgspec.convert(value, _Scopes | _RestrictedKey)
         except msgspec.ValidationError as error:
             raise BadKeys(f"{where}: {error}") from None
         if isinstance(entry, _RestrictedKey):
             if not entry.projects <= ids:
-                raise BadKeys(f'the "projects" of {where} are not ids of its projects')
+                raise BadKeys(f'the "projects" of {where} are not ids of projects in the file')
             reach[key], entry = entry.projects, entry.scopes
         scopes[key] = entry
     return Keyring(projects, scopes, reach)

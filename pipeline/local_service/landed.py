@@ -1,4 +1,4 @@
-"""What landed in a project, as values: events, persons, groups and warnings."""
+"""What landed in a project, as Python values: events, persons, groups and warnings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class GroupProfile(msgspec.Struct, frozen=True):
 
 
 class IngestionWarning(msgspec.Struct, frozen=True):
-    """What the service did to an accepted event without an error; a `dropped` event is not stored as one."""
+    """What the service did to an accepted event without an error; a `dropped` event is not stored as an event."""
 
     type: str
     details: dict[str, Any]
@@ -55,7 +55,7 @@ class IngestionWarning(msgspec.Struct, frozen=True):
 
 
 class Landed:
-    """What landed, by project: the first one if none is named."""
+    """What landed, by project; the first project if none is named."""
 
     store: Store
     keys: Keyring
@@ -104,7 +104,7 @@ class Landed:
         ]
 
     def warnings(self, project_id: int | None = None) -> list[IngestionWarning]:
-        """What the service did to accepted events without an error, in the order of their acceptance."""
+        """What the service did to accepted events without an error, in the order in which they were accepted."""
         sql = "SELECT type, details, dropped, uuid, event, distinct_id FROM warnings ORDER BY receipt, type, details"
         rows = self.select(sql, project_id)
         return [IngestionWarning(kind, msgspec.json.decode(text), *others) for kind, text, *others in rows]

@@ -1,4 +1,4 @@
-"""Run the local service: in a thread beside a program, or until it is stopped.
+"""Runs the local service: in a thread next to a program, or until it is stopped.
 
 It listens on 127.0.0.1 only. Requests are not logged, so no log contains a key.
 """
@@ -28,13 +28,13 @@ from pipeline.local_service.store.database import Store
 
 HOST = "127.0.0.1"
 SENDING_GRACE = 0.5
-"""Seconds after the stop in which a client may finish a request that it is sending; then its connection is closed."""
+"""Seconds after the stop in which a client may finish sending a request; then its connection is closed."""
 SHUTDOWN_TIMEOUT = 5
-"""Seconds after the stop in which a request that runs may end."""
+"""Seconds after the stop in which a running request may end."""
 
 
 class _Server(uvicorn.Server):
-    """A server with an event for when it is ready, which calls `closing` when it is asked to end."""
+    """A server with an event that is set when it is ready; it calls `closing` when it is asked to end."""
 
     def __init__(self, config: uvicorn.Config, closing: Callable[[], None]) -> None:
         super().__init__(config)
@@ -62,10 +62,10 @@ class LocalService(Landed):
         with LocalService() as service:
             ...service.url, service.capture_key, service.personal_key, service.count()
 
-    `store` is the file of the database, None for one in memory; `port` 0 takes a free one; `keys` None is
-    project 1 with new keys; `faults` is a script of simulated failures (see `pipeline.local_service.faults`), drawn
-    by `fault_seed`; `seed` has the hog functions and recordings that exist from the start. Raises OSError where the
-    port is taken, BadFault, BadSeed.
+    `store` is the file of the database, None for one in memory; `port` 0 takes a free one; `keys` None means project 1
+    with new keys; `faults` is a script of simulated failures (see `pipeline.local_service.faults`), drawn by
+    `fault_seed`; `seed` has the hog functions and recordings that exist from the start. Raises OSError if the port is
+    taken, BadFault, BadSeed.
     """
 
     def __init__(
@@ -163,14 +163,14 @@ class LocalService(Landed):
 
     @property
     def faults(self) -> list[FaultCounts]:
-        """How many requests reached each fault of the script, and on how many it acted."""
+        """How many requests reached each fault of the script, and how many it acted on."""
         return counts_of(self._faults)
 
 
 def _listening(port: int) -> socket.socket:
-    """A listener with its protocol named: only then does asyncio turn off Nagle's algorithm for the connections.
+    """A listener with an explicit protocol: only then does asyncio turn off Nagle's algorithm for connections.
 
-    With it, every answer on an open connection would be delayed by 40 ms.
+    With the algorithm, every answer on an open connection would be delayed by 40 ms.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:

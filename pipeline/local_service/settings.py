@@ -1,7 +1,7 @@
-"""The settings of the local service: limits, and points on which the behaviour of the real service is unsettled.
+"""The settings of the local service: limits, and choices where the behaviour of the real service is uncertain.
 
-`--behaviour` chooses a preset and `--set name=value` changes one setting. A new setting is a field of `Settings` with
-a docstring: the command line and its help take it from there (docs/know/service.md#unknown).
+`--behaviour` chooses a preset and `--set name=value` changes one setting. To add a setting, add a field with a
+docstring to `Settings`: the command line and its help take it from there (docs/know/service.md#unknown).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MIB = 1024 * 1024
 
 
 def now_micros() -> int:
-    """The present, in microseconds since 1970 (UTC)."""
+    """The current time, in microseconds since 1970 (UTC)."""
     return time.time_ns() // 1000
 
 
@@ -32,7 +32,7 @@ class Settings:
     """How one local service behaves. All sizes are bytes."""
 
     behaviour: Literal["contract", "observed"] = "contract"
-    """Whether the management API answers what its contract states, or what the source of the real service does."""
+    """Whether the management API answers as its contract states, or as the source of the real service does."""
 
     broadcast: Literal["removed", "success"] = "removed"
     """Under `observed`, the broadcast of a hog function: `removed` is 404, `success` answers as an older version did
@@ -43,11 +43,11 @@ class Settings:
     them, 403 (docs/know/service.md#management-api, #hog-functions)."""
 
     management_rates: Literal["off", "on"] = "off"
-    """Whether calls of the management API are limited by the minute and the hour, with 429
+    """Whether calls of the management API are limited per minute and per hour, with 429
     (docs/know/service.md#management-api)."""
 
     management_body_limit: int = 20 * MIB
-    """The body of a request to the management API."""
+    """Most bytes of a request body to the management API."""
 
     token_validation: Literal["off", "enforce"] = "off"
     """A well-shaped capture key that no project owns: `off` answers 200, stores nothing and counts the
@@ -58,29 +58,29 @@ class Settings:
     stores the events before it, as the real service is thought to do (docs/know/service.md#answers)."""
 
     per_event: Literal["off", "on"] = "off"
-    """Whether there is the per-event endpoint, `/i/v1/analytics/events`, beside `/batch/`
+    """Whether the per-event endpoint, `/i/v1/analytics/events`, exists in addition to `/batch/`
     (docs/know/service.md#per-event-endpoint)."""
 
     per_event_wire_limit: int = 10 * MIB
-    """The body of a request to the per-event endpoint as it travels (docs/know/service.md#per-event-endpoint)."""
+    """Most bytes of a body to the per-event endpoint as sent (docs/know/service.md#per-event-endpoint)."""
 
     per_event_decoded_limit: int = 50 * MIB
-    """The same after decompression (docs/know/service.md#per-event-endpoint)."""
+    """Most bytes of such a body after decompression (docs/know/service.md#per-event-endpoint)."""
 
     batch_wire_limit: int = 20 * MIB
-    """The body of `/batch` as it travels (docs/know/service.md#encodings-and-sizes)."""
+    """Most bytes of a body to `/batch` as sent (docs/know/service.md#encodings-and-sizes)."""
 
     event_wire_limit: int = 2 * MIB
-    """The body of the other event routes as it travels (docs/know/service.md#encodings-and-sizes)."""
+    """Most bytes of a body to the other event routes as sent (docs/know/service.md#encodings-and-sizes)."""
 
     decoded_limit: int = 100 * MIB
-    """The body after decompression (docs/know/service.md#encodings-and-sizes)."""
+    """Most bytes of a body after decompression (docs/know/service.md#encodings-and-sizes)."""
 
     stored_event_limit: int = 1_000_000
-    """One event as it is queued: its JSON encoded once more inside JSON (docs/know/service.md#encodings-and-sizes)."""
+    """Most bytes of a queued event, its JSON inside JSON (docs/know/service.md#encodings-and-sizes)."""
 
     content_type: Literal["any", "json"] = "any"
-    """What `POST /batch/` takes besides application/json and forms: `any` takes everything and leaves a warning,
+    """What `POST /batch/` accepts besides application/json and forms: `any` accepts everything with a warning,
     `json` answers 415 (the contract asks for application/json and states no answer)."""
 
     promote_properties: Literal["off", "on"] = "off"
@@ -88,37 +88,37 @@ class Settings:
     (docs/know/service.md#persons)."""
 
     promoted_changes: Literal["written", "skipped"] = "written"
-    """New values of such properties alone, on an event that is not about the person, which the real service may skip
-    (docs/know/service.md#persons)."""
+    """Whether new values of such properties alone, on an event that is not about the person, are written; the real
+    service may skip them (docs/know/service.md#persons)."""
 
     group_events: Literal["both", "observed"] = "both"
-    """`both` takes `$groupidentify` and the contract's `$group_identify`, `observed` the first alone."""
+    """`both` accepts `$groupidentify` and the contract's `$group_identify`, `observed` only the first."""
 
     merge_ids: Literal["any", "text"] = "any"
-    """An `$anon_distinct_id` or `alias` that is no text: `any` takes it as text, `text` drops the event."""
+    """An `$anon_distinct_id` or `alias` that is not a string: `any` turns it into one, `text` drops the event."""
 
     drop_events_older_than: int | None = None
-    """Seconds: the project setting that drops older events after the 200
+    """Events that are more seconds old than this project setting are dropped after the 200
     (docs/know/service.md#historical-migration)."""
 
     project_timezone: str = "UTC"
-    """The time zone of the projects: queries read texts as times of it, and answer with them
+    """The time zone of the projects: queries read strings as times in it, and answer with times in it
     (docs/know/service.md#queries)."""
 
     query_default_rows: int | None = None
-    """Rows of the answer to a query, where it has more; the real service answers 100 to a query without a LIMIT."""
+    """Most rows answered to a query without a LIMIT; the real service answers 100."""
 
     query_most_rows: int = 50_000
-    """A query with more rows is refused."""
+    """Most rows of a query; one with more is refused."""
 
     query_most_bytes: int = 128 * MIB
-    """A query whose answer has more bytes is refused."""
+    """Most bytes of a query's answer; a larger one is refused."""
 
     query_seconds: float = 60.0
-    """A query that takes longer is stopped."""
+    """Most seconds of a query; one that takes longer is stopped."""
 
     query_memory: int = 1024 * MIB
-    """Bytes of memory that the process of queries may have (on Linux); it uses about 200 MiB before the first query."""
+    """Most bytes of memory of the query process (on Linux); it uses about 200 MiB before the first query."""
 
     clock: Callable[[], int] = now_micros
     """The service's own clock, in microseconds since 1970 (UTC)."""
@@ -137,7 +137,7 @@ _SOURCE = re.compile(r"\s\(docs/know/[^)]*\)")
 
 
 class BadSetting(UsageError):
-    """A `name=value` that is no setting."""
+    """A `name=value` that is not a setting."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, hint="backcast service --help lists the settings")
@@ -148,19 +148,19 @@ def preset(behaviour: Behaviour, **changes: Any) -> Settings:
 
 
 def parse_settings(behaviour: Behaviour, texts: Iterable[str]) -> Settings:
-    """The settings of a behaviour, changed by texts like `broadcast=success`. Raises BadSetting."""
+    """The settings of a behaviour, changed by strings such as `broadcast=success`. Raises BadSetting."""
     kinds = _kinds()
     changes = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or name not in kinds:
-            raise BadSetting(f"no setting {text!r}: there are {', '.join(kinds)}")
+            raise BadSetting(f"there is no setting {text!r}; the settings are {', '.join(kinds)}")
         changes[name] = _value(name, value, kinds[name])
     return preset(behaviour, **changes)
 
 
 def describe_settings() -> list[tuple[str, str]]:
-    """Every setting of the command line, with the first sentence of its docstring, its values and its default."""
+    """Every setting for the command line, with its docstring's first sentence, its values and its default."""
     descriptions = _descriptions()
     defaults = {field.name: str(field.default).replace("None", "none") for field in fields(Settings)}
     return [(name, f"{descriptions[name]}: {_values(kind)} [{defaults[name]}]") for name, kind in _kinds().items()]
@@ -179,7 +179,7 @@ def _value(name: str, text: str, kind: Any) -> Any:
     if not (
         value in available_timezones() if kind is str else not isinstance(value, int | float) or 0 <= value < 2**53
     ):
-        raise BadSetting(f"{name} is {_values(kind)}, not {text!r}")
+        raise BadSetting(f"{name} must be {_values(kind)}, not {text!r}")
     return value
 
 

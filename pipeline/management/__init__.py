@@ -7,7 +7,7 @@
         for function in client.hog_functions.list(enabled=True):
             print(function.name, function.execution_order)
 
-`pipeline.management.models` has the objects, `pipeline.management.problems` the errors. Importing this is cheap: the
+`pipeline.management.models` has the objects, `pipeline.management.problems` the errors. Importing this is cheap; the
 HTTP library and the models are loaded when they are first used.
 """
 

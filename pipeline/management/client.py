@@ -1,7 +1,7 @@
 """The management API over HTTP: `Authorization: Bearer <personal key>`, project-scoped, trailing slashes.
 
 The key goes to one origin (scheme, host and port) and nowhere else: redirects are not followed, nor is a `next` that
-leads elsewhere. A response that is shown in an error has the key and the input values that were sent masked.
+leads elsewhere. If an error shows a response, the key and the input values that were sent are masked in it.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ REGIONS = {"us": "https://us.posthog.com", "eu": "https://eu.posthog.com"}
 """Hosts of the private API (docs/know/service.md#routes-and-hosts)."""
 _SHOWN = 300
 _SHORTEST_SECRET = 4
-"""Characters of the shortest input value that is masked; shorter ones would mask half of a sentence."""
+"""Only input values of at least this many characters are masked; shorter ones would mask half of a sentence."""
 Query = Mapping[str, str | int | bool | None]
 Body: TypeAlias = "ServiceObject | Mapping[str, object] | bytes"
 
 
 def management_address(target: str, api: str | None = None) -> str:
-    """Where the management API of a target is: `us`, `eu`, a URL, or a capture host, which stands for its region.
+    """Where the management API of a target is: `us`, `eu`, a URL, or a capture host for its region's.
 
-    `api` is its address where that does not follow from the target. Raises UsageError.
+    `api` is its address if that does not follow from the target. Raises UsageError.
     """
     chosen = api or target
     return REGIONS.get(region_of(chosen)) or address_of(chosen)
@@ -62,9 +62,9 @@ class QueryAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServiceResponse:
-    """A success: its status, its body and the media type of the body. `gone`: the object does not exist any more (404).
+    """A success: its status, its body and the media type of the body. `gone`: the object no longer exists (404).
 
-    `date` is the `Date` header, empty where there is none.
+    `date` is the `Date` header, empty if there is none.
     """
 
     operation: Endpoint
@@ -76,23 +76,23 @@ class ServiceResponse:
     date: str = ""
 
     def json(self) -> Any:
-        """The body as JSON; None when it is empty. Raises UnexpectedAnswer."""
+        """The body as JSON; None if it is empty. Raises UnexpectedAnswer."""
         if not self.body.strip():
             return None
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
-            raise unexpected_answer(self.operation, self.url, self.status, "its body is no JSON") from None
+            raise unexpected_answer(self.operation, self.url, self.status, "its body is not JSON") from None
 
 
 class ManagementClient:
     """A client for one project. Use as a context manager, or `close` it.
 
-    `base_url` is us, eu or a URL; a capture host of a region stands for that region. Without a `project_id` only
-    `projects` can be used, until `choose_project`. Thread-safe after that. Raises UsageError.
+    `base_url` is us, eu or a URL; a capture host stands for its region. Without a `project_id`, only `projects` works
+    until `choose_project`. Thread-safe after that. Raises UsageError.
 
-    Every method raises a `pipeline.management.problems.ServiceProblem` for an answer that is no success. GET, PATCH,
-    PUT and DELETE are sent again after 408, 429, 5xx or no answer; a POST is sent once.
+    Every method raises a `pipeline.management.problems.ServiceProblem` for an answer that is not a success. GET, PATCH,
+    PUT and DELETE are resent after 408, 429, 5xx or no answer; a POST is sent once.
     """
 
     def __init__(
@@ -107,9 +107,7 @@ class ManagementClient:
     ) -> None:
         key = personal_key.reveal()
         if not key or not key.isascii() or not key.isprintable() or " " in key:
-            raise UsageError(
-                "the personal key does not have the shape of a key", hint="copy it again: phx_ and letters"
-            )
+            raise UsageError("the personal key does not look like a key", hint="copy it again: phx_ and letters")
         if project_id is not None:
             _segment("project id", project_id)
         self.base_url = management_address(base_url)
@@ -157,7 +155,8 @@ class ManagementClient:
         return Projects(self)
 
     def choose_project(self) -> str:
-        """Use the key's only project from now on; returns its id. Raises UsageError, naming them, for several."""
+        """Use the key's only project from now on; returns its id. Raises UsageError if there are several, and names
+        them."""
         self.project_id = self.projects.only_id()
         return self.project_id
 
@@ -170,7 +169,7 @@ class ManagementClient:
         body: Body | None = None,
         gone_is_done: bool = False,
     ) -> ServiceResponse:
-        """Do one operation. `gone_is_done`: 404 is a success where an earlier try without a response may have done it.
+        """Do one operation. `gone_is_done`: 404 is a success if an earlier try without a response may have done it.
 
         Query parameters that are None are left out; a bool is sent as true or false.
         """
@@ -185,7 +184,7 @@ class ManagementClient:
             same = False
         if not same:
             raise unexpected_answer(
-                operation, page.url, page.status, f"its next page is at another address: {url[:_SHOWN]!r}"
+                operation, page.url, page.status, f"its next page has another address: {url[:_SHOWN]!r}"
             )
         return self._call(operation, onward, None, False)
 
@@ -193,7 +192,7 @@ class ManagementClient:
         ids = {}
         if operation.in_project:
             if self.project_id is None:
-                raise UsageError(f"which project, to {operation.name}?", hint="name its id, or choose_project()")
+                raise UsageError(f"which project, to {operation.name}?", hint="give its id, or call choose_project()")
             ids["project_id"] = _segment("project id", self.project_id)
         if operation.of_one:
             ids["id"] = ids["recording_id"] = _segment("id", id or "")
@@ -213,7 +212,7 @@ class ManagementClient:
         gone_is_done: bool,
     ) -> ServiceResponse:
         content = None if body is None else encoded(body)
-        # A precondition fails the second time.
+        # A precondition fails on the second try.
         again = operation.repeatable and b'"base_updated_at"' not in (content or b"")
         last, doubtful = self._send(operation.method, url, content, again)
         media_type = last.headers.get("content-type", "").partition(";")[0].strip()
@@ -226,12 +225,12 @@ class ManagementClient:
         raise self._problem(operation, url, content, last, doubtful)
 
     def _send(self, method: str, url: str, content: bytes | None, again: bool) -> tuple[Reply, bool]:
-        """The last reply to a request, which is sent again if `again`, with back-off and Retry-After as its floor; and
-        whether an earlier one may have done the operation.
+        """The last reply to a request, which is resent if `again`, with back-off and at least Retry-After; and whether
+        an earlier try may have done the operation.
 
-        Only `tries` (None: none after the first), `first` and `most` of the retry policy count: a person waits for the
-        response, and the service limits calls by the minute (docs/know/service.md#management-api), so a wait of more
-        than a minute is reported.
+        Only `tries` (None: no retries), `first` and `most` of the retry policy count: a person waits for the response,
+        and the service limits calls per minute (docs/know/service.md#management-api), so a wait of more than a minute
+        is reported.
         """
         headers = {} if content is None else {"Content-Type": "application/json"}
         doubts: list[bool] = []
@@ -266,12 +265,12 @@ class ManagementClient:
             return error(operation, url, mask(last.failure))
         if 300 <= last.status < 400:
             onward = mask(last.headers.get("location", ""))[:_SHOWN]
-            return unexpected_answer(operation, url, last.status, f"a redirect is not followed, here to {onward!r}")
+            return unexpected_answer(operation, url, last.status, f"it redirects to {onward!r}, which is not followed")
         error_body = read_error_body(last.body.decode("utf-8", "replace"), mask)
         return error_for(operation, url, last.status, error_body, retry_after=last.retry_after, doubtful=doubtful)
 
     def query(self, sql: str) -> QueryAnswer:
-        """Run one read-only SELECT. Raises Refused for an answer other than 200, Unfinished when it must wait."""
+        """Run one read-only SELECT. Raises Refused for an answer other than 200, Unfinished if it must wait."""
         url = f"{self.base_url}/api/projects/{_segment('project id', self.project_id or '')}/query/"
         content = encoded({"query": {"kind": "HogQLQuery", "query": sql}})
         answer, _ = self._send("POST", url, content, False)
@@ -284,45 +283,45 @@ class ManagementClient:
                 f"{url} answered {status}: {text}",
                 status=status,
                 retry_after=answer.retry_after,
-                hint="wait a little and run the same command again",
+                hint="wait a little, then run the same command again",
             )
         if status != 200:
             raise Refused(
                 f"{url} answered {status}: {text}",
                 status=status,
-                hint="check the personal key, its scope query:read and the project",
+                hint="check the personal key, that it has the scope query:read, and the project",
             )
         try:
             result = json.loads(answer.body)
             return QueryAnswer(result["columns"], result["types"], result["results"], result.get("hasMore") is True)
         except (ValueError, KeyError, TypeError):
             raise Refused(
-                f"{url} answered without the result of a query: {text}",
+                f"{url} answered without a query result: {text}",
                 status=status,
-                hint="check the address: --to names the service itself",
+                hint="check the address: --to must name the service itself",
             ) from None
 
 
 def encoded(body: Body) -> bytes:
-    """A body as JSON. Raises UsageError for what JSON cannot express."""
+    """A body as JSON. Raises UsageError for values that JSON cannot express."""
     if isinstance(body, bytes):
         return body
     value = dict(body) if isinstance(body, Mapping) else body.plain()
     try:
         return json.dumps(value, allow_nan=False, default=_plain).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"a body that JSON cannot express: {error}", hint="give JSON values only") from None
+        raise UsageError(f"a body that JSON cannot express: {error}", hint="use only JSON values") from None
 
 
 def _plain(value: object) -> object:
     plain = getattr(value, "plain", None)
     if plain is None:
-        raise TypeError(f"{type(value).__name__} is no JSON value")
+        raise TypeError(f"{type(value).__name__} is not a JSON value")
     return plain()
 
 
 def _input_values(content: bytes | None) -> Iterator[str]:
-    """Texts and numbers inside the inputs of a body, longest first: any of them may be a secret."""
+    """Strings and numbers in a body's inputs, longest first: any of them may be a secret."""
     try:
         body = json.loads(content or b"null")
     except (ValueError, RecursionError):
@@ -347,9 +346,9 @@ def _input_values(content: bytes | None) -> Iterator[str]:
 
 
 def _segment(kind: str, text: str) -> str:
-    """An id as one segment of a path. Raises UsageError for what would lead to another path."""
+    """An id as one segment of a path. Raises UsageError if it would lead to another path."""
     if not isinstance(text, str) or text.strip() in ("", ".", "..") or not text.isprintable():
-        raise UsageError(f"this is no {kind}: {text!r}", hint=f"give the {kind} as the service shows it")
+        raise UsageError(f"this is not a {kind}: {text!r}", hint=f"copy the {kind} as the service shows it")
     return quote(text, safe="")
 
 

@@ -1,16 +1,16 @@
 """The objects of the service's contract (docs/know/service.md#management-api), with its names, nesting and nullability.
 
-Every field may be absent, since the contract says of few objects which fields are required; an absent field reads as
-None and differs from null in `model_fields_set`. Null is accepted only where the contract shows it, and for `masking`,
-which the service returns as null where it is not set (docs/know/service.md#hog-functions). Nothing is coerced and
-instants remain texts, so `Model.read(value).plain() == value`, unknown fields included.
+Every field may be absent, since the contract states for few objects which fields are required; an absent field reads as
+None and differs from null in `model_fields_set`. Null is accepted only if the contract shows it, and for `masking`,
+which the service returns as null if it is not set (docs/know/service.md#hog-functions). Nothing is coerced and instants
+remain strings, so `Model.read(value).plain() == value`, unknown fields included.
 
     HogFunction.model_validate(value)     by the contract; raises pydantic.ValidationError, which shows no value
     HogFunction.read(value)               tolerant: a value of another type is accepted
-    HogFunctionWrite(enabled=False)       a body of exactly the fields given: `.plain()` is `{"enabled": False}`
+    HogFunctionWrite(enabled=False)       a body with exactly the given fields: `.plain()` is `{"enabled": False}`
     HogFunction.model_json_schema()       the JSON Schema of the contract's object
 
-No value that may be a secret (an input, an access token, a key) is in a `repr`.
+A `repr` shows no value that may be a secret (an input, an access token, a key).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHOWN = frozenset(("id", "key", "name", "type", "kind", "enabled", "deleted", "
 
 
 class _Shape:
-    """A field of type T that may be absent: null is accepted only if `null`, another type only by `read`."""
+    """A field of type T that may be absent: null is accepted only if `null`, other types only by `read`."""
 
     def __init__(self, *, null: bool) -> None:
         self._null = null
@@ -65,7 +65,7 @@ FreeForm = dict[str, Any]
 
 
 def _without_titles(schema: dict[str, Any]) -> None:
-    """Titles repeat the names, and a default of null would mean that null is accepted."""
+    """Titles only repeat the names, and a default of null would suggest that null is accepted."""
     for shape in schema.get("properties", {}).values():
         shape.pop("title", None)
         shape.pop("default", None)
@@ -85,11 +85,12 @@ class ServiceObject(BaseModel):
 
     @classmethod
     def read(cls, value: object) -> Self:
-        """An object from the service, whatever the types of its fields. Raises ValidationError if it is no object."""
+        """An object from the service, whatever the types of its fields. Raises ValidationError if it is not an
+        object."""
         return cls.model_validate(value, context=_LENIENT)
 
     def plain(self) -> dict[str, Any]:
-        """The fields that were read or set, as JSON values: what `read` was given."""
+        """The fields that were read or set, as JSON values: the input of `read`."""
         names = type(self).model_fields
         values = {field.alias or name: getattr(self, name) for name, field in names.items() if name in self._set}
         return {name: _plain(value) for name, value in (values | (self.model_extra or {})).items()}
@@ -174,8 +175,7 @@ class Filters(ServiceObject):
 
 
 class Masking(ServiceObject):
-    """How often a hog function may fire for one hash. `ttl` is in seconds
-    (docs/know/service.md#hog-functions)."""
+    """How often a hog function may fire for one hash. `ttl` is in seconds (docs/know/service.md#hog-functions)."""
 
     ttl: Maybe[int] = None
     threshold: Maybe[int] = None
@@ -184,7 +184,7 @@ class Masking(ServiceObject):
 
 
 class FunctionMapping(ServiceObject):
-    """Inputs and filters of one of the mappings of a hog function."""
+    """Inputs and filters of one mapping of a hog function."""
 
     name: Maybe[str] = None
     inputs_schema: Maybe[list[InputSchemaItem]] = None
@@ -274,7 +274,7 @@ class HogFunction(_FunctionSummary):
 
 
 class HogFunctionListItem(_FunctionSummary):
-    """A hog function in a list: `template` is a text and `filters` may be null."""
+    """A hog function in a list: `template` is a string and `filters` may be null."""
 
     hog: Maybe[str] = None
     filters: Nullable[Filters] = None
@@ -288,7 +288,7 @@ class HogFunctionListItem(_FunctionSummary):
 class HogFunctionWrite(ServiceObject):
     """The writable fields: the body of create, update, broadcast, invocations and rearrange.
 
-    The contract names no type for `type`, `filters` and `masking` here; theirs are those of the record, or null.
+    The contract names no type for `type`, `filters` and `masking` here; they have the types of the record, or null.
     """
 
     type: Nullable[str] = None
@@ -347,7 +347,7 @@ class SessionRecording(ServiceObject):
 
 
 class SessionRecordingWrite(ServiceObject):
-    """The body of an update of a recording; what is inside `person` is not shown by the contract."""
+    """The body of an update of a recording; the contract does not show what is inside `person`."""
 
     person: Any = None
 

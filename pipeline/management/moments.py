@@ -1,7 +1,7 @@
-"""Moments in queries of events: in UTC, whatever time zone the project has.
+"""Moments in queries of events: always in UTC, whatever the project's time zone.
 
-The query language reads a text without an offset, and gives `timestamp`, in the project's zone, and takes the day of
-that (PostHog/posthog#26501, #23646). What is compared with a plan, whose days are UTC days, names UTC everywhere.
+The query language reads a string without an offset in the project's zone, returns `timestamp` in that zone, and takes
+its day there (PostHog/posthog#26501, #23646). A plan's days are UTC days, so queries compared with it name UTC.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ UTC_DAY = "toDate(toTimeZone(timestamp, 'UTC'))"
 
 
 def between(since: date | str, until: date | str) -> str:
-    """The condition for events from the begin of one UTC day to before that of another; days as YYYY-MM-DD."""
+    """The condition for events from the start of one UTC day until before another; days as YYYY-MM-DD."""
     return f"timestamp >= {_begin(since)} and timestamp < {_begin(until)}"
 
 
 def in_utc(answered: str) -> str:
-    """A timestamp of an answer as UTC, like `2024-01-01T05:00:00Z`. Raises BadTime.
+    """A timestamp from an answer in UTC, like `2024-01-01T05:00:00Z`. Raises BadTime.
 
-    One that is written in UTC stays as it is written: `2024-01-01 05:00:00`, with `T`, `Z` or `+00:00`.
+    A timestamp that is already in UTC is returned unchanged: `2024-01-01 05:00:00`, with `T`, `Z` or `+00:00`.
     """
     if answered[19:].lstrip(".0123456789") in ("", "Z", "+00:00"):
         return answered

@@ -1,9 +1,9 @@
-"""The operations of the management API, in one table: method, path and key scope of each, its parameters and bodies
+"""The operations of the management API in one table: each one's method, path, key scope, parameters and bodies
 (docs/know/service.md#hog-functions, #session-recordings, #key-scopes).
 
-The client, its commands, the routes of the local service and its OpenAPI document are derived from it. The contract
-leaves open the scopes of eight operations; theirs are those of the service's source
-(docs/know/service.md#hog-functions), which names none for broadcast, icon and icons: there it is the scope of the
+The client, its commands, the routes of the local service and its OpenAPI document are derived from this table. The
+contract leaves open the scopes of eight operations; they come from the service's source
+(docs/know/service.md#hog-functions), which names none for broadcast, icon and icons: these have the scope of the
 nearest operation.
 """
 
@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple, TypedDict
 
 
 class Flag(NamedTuple):
-    """How the command line shows a parameter: what its value is (None: its choices), and what it is for."""
+    """How the command line shows a parameter: its value (None: its choices), and its purpose."""
 
     metavar: str | None
     help: str
@@ -26,8 +26,8 @@ Names = str | tuple[str, ...] | list[str] | None
 """One name, or several."""
 Text = str | None
 Number = int | None
-Limit = Annotated[Number, Flag("N", "Items on a page.  [default: the service's]", 1)]
-Offset = Annotated[Number, Flag("N", "Items to leave out before the first page.  [default: 0]", 0)]
+Limit = Annotated[Number, Flag("N", "Items per page.  [default: the service's]", 1)]
+Offset = Annotated[Number, Flag("N", "Items to skip before the first page.  [default: 0]", 0)]
 JSON = "JSON|@FILE|-"
 
 
@@ -41,25 +41,25 @@ class Page(TypedDict, total=False):
 class FunctionFilters(TypedDict, total=False):
     """Filters of a list of hog functions."""
 
-    created_at: Annotated[Text, Flag("TIME", "Only those created at this time.")]
-    created_by: Annotated[Number, Flag("USER", "Only those of this user: the number of the user.")]
-    enabled: Annotated[bool | None, Flag(None, "Only those that run, or that do not.")]
-    exclude_kind: Annotated[Names, Flag("A,B", "Not those of these kinds.")]
-    id: Annotated[Text, Flag("ID", "Only the one with this id.")]
-    kind: Annotated[Names, Flag("A,B", "Only those of these kinds.")]
+    created_at: Annotated[Text, Flag("TIME", "Only functions created at this time.")]
+    created_by: Annotated[Number, Flag("USER", "Only functions of this user, given by number.")]
+    enabled: Annotated[bool | None, Flag(None, "Only functions that are enabled, or disabled.")]
+    exclude_kind: Annotated[Names, Flag("A,B", "Leave out functions of these kinds.")]
+    id: Annotated[Text, Flag("ID", "Only the function with this id.")]
+    kind: Annotated[Names, Flag("A,B", "Only functions of these kinds.")]
     limit: Limit
     offset: Offset
-    type: Annotated[Names, Flag("A,B", "Only those of these types.")]
-    updated_at: Annotated[Text, Flag("TIME", "Only those changed at this time.")]
+    type: Annotated[Names, Flag("A,B", "Only functions of these types.")]
+    updated_at: Annotated[Text, Flag("TIME", "Only functions changed at this time.")]
 
 
 class LogFilters(TypedDict, total=False):
     """Filters of the log of a hog function."""
 
-    limit: Annotated[Number, Flag("N", "Lines at most.", 1)]
-    after: Annotated[Text, Flag("TIME", "Only lines from this time on, as -7d or 2024-01-31.")]
+    limit: Annotated[Number, Flag("N", "Maximum number of lines.", 1)]
+    after: Annotated[Text, Flag("TIME", "Only lines after this time, such as -7d or 2024-01-31.")]
     before: Annotated[Text, Flag("TIME", "Only lines before this time.")]
-    level: Annotated[Text, Flag("LEVEL", "Only lines of this level, as error.")]
+    level: Annotated[Text, Flag("LEVEL", "Only lines of this level, such as error.")]
     search: Annotated[Text, Flag("TEXT", "Only lines that contain this.")]
     instance_id: Annotated[Text, Flag("ID", "Only lines of this run.")]
 
@@ -67,11 +67,11 @@ class LogFilters(TypedDict, total=False):
 class MetricsFilters(TypedDict, total=False):
     """Filters of the metrics of a hog function, and how they are grouped."""
 
-    after: Annotated[Text, Flag("TIME", "Only runs from this time on, as -7d or 2024-01-31.")]
+    after: Annotated[Text, Flag("TIME", "Only runs from this time onwards, such as -7d or 2024-01-31.")]
     before: Annotated[Text, Flag("TIME", "Only runs before this time.")]
-    interval: Annotated[Text, Flag("hour|day|week", "The length of a step.")]
+    interval: Annotated[Text, Flag("hour|day|week", "The length of each interval.")]
     breakdown_by: Annotated[Text, Flag("name|kind", "Count by name or by kind.")]
-    name: Annotated[Names, Flag("A,B", "Only metrics of these names.")]
+    name: Annotated[Names, Flag("A,B", "Only metrics with these names.")]
     kind: Annotated[Names, Flag("A,B", "Only metrics of these kinds.")]
     instance_id: Annotated[Text, Flag("ID", "Only this run.")]
 
@@ -91,22 +91,22 @@ class IconFilters(TypedDict, total=False):
 class FunctionFields(TypedDict, total=False):
     """The writable fields of a hog function (docs/know/service.md#hog-functions), in its order."""
 
-    type: Annotated[Text, Flag("TEXT", "What kind of function it is, as destination or transformation.")]
+    type: Annotated[Text, Flag("TEXT", "The type of function, such as destination or transformation.")]
     kind: Annotated[Text, Flag("TEXT", "The variant of its type.")]
     name: Annotated[Text, Flag("TEXT", "Its name.")]
-    description: Annotated[Text, Flag("TEXT", "What it is for.")]
+    description: Annotated[Text, Flag("TEXT", "Its purpose.")]
     enabled: Annotated[bool | None, Flag(None, "Whether it runs.")]
     deleted: Annotated[bool | None, Flag(None, "Soft-delete it, or bring it back.")]
     hog: Annotated[Text, Flag("TEXT|@FILE|-", "Source code.")]
     inputs_schema: Annotated[Any, Flag(JSON, "Which inputs it takes.")]
-    inputs: Annotated[Any, Flag(JSON, "Secrets belong in a file: @FILE.")]
-    filters: Annotated[Any, Flag(JSON, "For which events it runs.")]
-    masking: Annotated[Any, Flag(JSON, "How often it runs for events that are alike.")]
+    inputs: Annotated[Any, Flag(JSON, "Values of its inputs. Put secrets into a file: @FILE.")]
+    filters: Annotated[Any, Flag(JSON, "Which events it runs for.")]
+    masking: Annotated[Any, Flag(JSON, "How often it runs for similar events.")]
     mappings: Annotated[Any, Flag(JSON, "Inputs for single event names.")]
     icon_url: Annotated[Text, Flag("URL", "The address of its icon.")]
-    template_id: Annotated[Text, Flag("ID", "The template that it is made from.")]
+    template_id: Annotated[Text, Flag("ID", "The template that it is created from.")]
     execution_order: Annotated[Number, Flag("N", "Its place among the transformations, from 1.")]
-    _create_in_folder: Annotated[Text, Flag("TEXT", "The folder of the project that it is created in.")]
+    _create_in_folder: Annotated[Text, Flag("TEXT", "The project folder to create it in.")]
 
 
 class RecordingFields(TypedDict, total=False):
@@ -116,7 +116,7 @@ class RecordingFields(TypedDict, total=False):
 
 
 class NoFields(TypedDict, total=False):
-    """A body without fields of its own, which may be empty."""
+    """A body without fields, which may be empty."""
 
 
 # -- operations ----------------------------------------------------------------------------------------
@@ -134,13 +134,12 @@ _WATCH, _KEEP = "session_recording:read", "session_recording:write"
 
 class Endpoint(NamedTuple):
     """An operation of the API: its id in the OpenAPI document, its name for people, its method, its path with fields
-    for ids, which may end in a slash, and the scope its key needs.
+    for ids, which may end in a slash, and the scope that its key needs.
 
     `query` and `fields` declare its query parameters, and the fields of its body that a command takes. `body` and
-    `answer` name the schemas of both bodies in the OpenAPI document, "" for none; the answer is "" too if the
-    contract does not state it. `status` is that of a success, or of the refusal that is its only answer. `observed`:
-    the service has it and the contract does not (docs/know/service.md#hog-functions). `served`: the local service has
-    it.
+    `answer` name the schemas of both bodies in the OpenAPI document, "" for none; the answer is also "" if the contract
+    does not state it. `status` is that of a success, or of the refusal that is its only answer. `observed`: the service
+    has it but the contract does not (docs/know/service.md#hog-functions). `served`: the local service has it.
     """
 
     id: str
@@ -158,9 +157,9 @@ class Endpoint(NamedTuple):
 
     @property
     def repeatable(self) -> bool:
-        """Whether a second request has no effect beyond the first, so that it may be sent again after a lost answer.
+        """Whether a second request has no effect beyond the first, so that it may be resent after a lost answer.
 
-        Every GET and DELETE here is, and PATCH and PUT too: their bodies set fields to values, they add nothing.
+        True for GET, DELETE, PATCH and PUT: bodies set fields to values, and add nothing.
         """
         return self.method != "POST"
 
@@ -232,12 +231,12 @@ QUERY = Endpoint("query", "run one read-only SELECT", "POST", _PROJECT + "/query
                  body="Query", answer="QueryAnswer")
 RETRIEVE_BILLING = Endpoint("billing_retrieve", "retrieve billing", "GET", "/api/billing", "billing:read",
                             served=False)
-"""The contract does not have the last five: the checks before an import use them, and `verify`. The local service takes
-@current for an id, and knows no billing."""
+"""The contract does not have the last five; the checks before an import and `verify` use them. The local service
+accepts @current as an id, and has no billing."""
 
 
 def operations(*, observed: bool) -> list[Endpoint]:
-    """The operations of the local service, in the order in which their paths are tried: fixed names before ids."""
+    """The local service's operations, in the order in which paths are tried: fixed names before ids."""
     table = [one for one in globals().values() if isinstance(one, Endpoint)]
     return [one for one in table if one.served and (observed or not one.observed)]
 # fmt: on

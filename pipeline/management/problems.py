@@ -7,12 +7,12 @@
         ├── NotAllowed        exit 2    405: the service has no such operation
         ├── Unauthenticated   exit 5    401: correct the key
         ├── Forbidden         exit 5    403: the key lacks `scope`, or does not reach the project
-        ├── Conflict          exit 5    409: it was changed meanwhile: retrieve it, then repeat
+        ├── Conflict          exit 5    409: the object was changed: retrieve it, then repeat
         ├── UnexpectedAnswer  exit 5    any other answer: is this the service at all?
         ├── Throttled         exit 6    429: wait `retry_after` seconds
         └── ServiceDown       exit 6    5xx or no answer (status 0): run it again
 
-BadRequest, NotFound and NotAllowed are a UsageError too, Throttled and ServiceDown an Unfinished, the others a Refused.
+BadRequest, NotFound and NotAllowed are also UsageErrors, Throttled and ServiceDown Unfinished, the others Refused.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from pipeline.errors import BackcastError, Refused, Unfinished, UsageError
 from pipeline.management.operations import DELETE_FUNCTION, Endpoint
 
 _SHOWN = 300
-_UNCERTAIN = "it may have been done all the same: check that, before you {} again"
+_UNCERTAIN = "it may have been done anyway: check before you {} again"
 _SCOPE = re.compile(r"scope[^a-z*]{1,4}([a-z_]+:(?:read|write))")
 
 
 class ServiceProblem(BackcastError):
-    """A response that is not a success. Fields that it does not have are ""."""
+    """A response that is not a success. Fields that it lacks are ""."""
 
     status = 0
     type = code = detail = attr = ""
@@ -54,7 +54,7 @@ class Unauthenticated(ServiceProblem, Refused):
 
 
 class Forbidden(ServiceProblem, Refused):
-    """403. `scope` is what the operation needs, by the response or else by the contract."""
+    """403. `scope` is what the operation needs according to the response, or else the contract."""
 
     scope = ""
 
@@ -64,11 +64,11 @@ class Conflict(ServiceProblem, Refused):
 
 
 class UnexpectedAnswer(ServiceProblem, Refused):
-    """A response that the service itself does not send."""
+    """A response that the service itself never sends."""
 
 
 class Throttled(ServiceProblem, Unfinished):
-    """429. `retry_after` is in seconds, 0 where the response has none."""
+    """429. `retry_after` is in seconds, 0 if the response has none."""
 
     retry_after = 0.0
 
@@ -95,8 +95,8 @@ class ErrorBody(NamedTuple):
 def read_error_body(content: str, mask: Callable[[str], str]) -> ErrorBody:
     """Read an error body: the envelope, bare field errors of some operations, `{"error": …}`, or plain text.
 
-    `mask` removes secrets from a text. (docs/know/service.md#management-api, #hog-functions; the contract shows no
-    shape.)
+    `mask` removes secrets from a string. (docs/know/service.md#management-api, #hog-functions; the contract shows no
+    error bodies.)
     """
 
     def text(value: object) -> str:
@@ -142,7 +142,7 @@ def error_for(
 def _hint(kind: type[ServiceProblem], operation: Endpoint, body: ErrorBody, scope: str, retry_after: float) -> str:
     if kind is Forbidden:
         if "not support personal API key" in body.detail:
-            return f"{operation.name} in the service's own pages: personal keys have no access"
+            return f"{operation.name} on the service's own pages: personal keys have no access"
         if "project" in body.detail and "scope" not in body.detail:
             return "create a personal key that reaches this project, or name another with --project"
         return f"create a personal key with the scope {scope}, for this project"
@@ -157,17 +157,17 @@ def _hint(kind: type[ServiceProblem], operation: Endpoint, body: ErrorBody, scop
     return {
         BadRequest: "correct the request as the message describes",
         NotFound: "check the id and the project; it may have been deleted",
-        NotAllowed: "a hog function is deleted by an update with deleted true, and by nothing else"
+        NotAllowed: "the only way to delete a hog function is an update with deleted true"
         if operation == DELETE_FUNCTION
         else "check the address: the service itself allows this operation",
-        Unauthenticated: "check that the personal key is whole, not revoked, and of this region",
-        Conflict: "it was changed meanwhile: retrieve it, check it, and repeat",
-        UnexpectedAnswer: "check the address: it has to be the service's own",
+        Unauthenticated: "check that the personal key is complete, not revoked, and for this region",
+        Conflict: "somebody changed it: retrieve it, check it, and repeat",
+        UnexpectedAnswer: "check the address: it must be the service's own",
     }[kind]
 
 
 def no_answer(operation: Endpoint, url: str, failure: str) -> ServiceDown:
-    """The error where no try got a response."""
+    """The error if no try got a response."""
     error = ServiceDown(
         f"{operation.method} {url} got no answer: {failure}",
         hint="check the address and the network, then run it again"
@@ -179,7 +179,7 @@ def no_answer(operation: Endpoint, url: str, failure: str) -> ServiceDown:
 
 
 def not_sent(operation: Endpoint, url: str, failure: str) -> UnexpectedAnswer:
-    """The error if nothing was sent and never can be: the certificate is not trusted."""
+    """The error if nothing was sent and nothing can be, because the certificate is not trusted."""
     return UnexpectedAnswer(
         f"{operation.method} {url} was not sent: {failure}",
         hint="name the certificates to trust in SSL_CERT_FILE",
@@ -187,10 +187,11 @@ def not_sent(operation: Endpoint, url: str, failure: str) -> UnexpectedAnswer:
 
 
 def unexpected_answer(operation: Endpoint, url: str, status: int, reason: str) -> UnexpectedAnswer:
-    """The error for a success that the operation does not have. `reason` has no text of the body: for secrets."""
+    """The error for a success that the operation does not have. `reason` quotes nothing from the body, which may have
+    secrets."""
     error = UnexpectedAnswer(
         f"{operation.method} {url} answered {status}, but {reason}",
-        hint="check the address: it has to be the service's own",
+        hint="check the address: it must be the service's own",
     )
     error.status = status
     return error

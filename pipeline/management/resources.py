@@ -1,4 +1,4 @@
-"""The resources of the management API: one class each, one method an operation (docs/know/service.md#hog-functions,
+"""The resources of the management API: one class each, one method per operation (docs/know/service.md#hog-functions,
 #session-recordings, #projects, #pagination)."""
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _NAMED = 20
 
 
 class Listing(Generic[Item]):
-    """One list: iterate over it for every item of every page, in the service's order. No request is sent before.
+    """One list: iterate over it for every item of every page, in the service's order. Nothing is requested until then.
 
-    `page()` is the first page alone; `limit` is the number of items on a page, not of all.
+    `page()` is only the first page; `limit` is the number of items per page, not in total.
     """
 
     def __init__(self, client: ManagementClient, operation: Endpoint, item: type[Item], filters: Filters) -> None:
@@ -60,9 +60,10 @@ class Listing(Generic[Item]):
         return self._read(self._client.call(self._operation, query=self._query))
 
     def pages(self) -> Iterator[ListPage[Item]]:
-        """Every page, following `next` until it is null. Raises UnexpectedAnswer for another host or a circle.
+        """Every page, following `next` until it is null. Raises UnexpectedAnswer if it leads to another host or in a
+        circle.
 
-        Where pages have `has_next` instead of `next` (docs/know/service.md#session-recordings), the offset grows.
+        If pages have `has_next` instead of `next` (docs/know/service.md#session-recordings), the offset grows.
         """
         answer = self._client.call(self._operation, query=self._query)
         visited = {answer.url}
@@ -87,16 +88,16 @@ class Listing(Generic[Item]):
         items = page.results
         valid = isinstance(items, list) and all(isinstance(item, ServiceObject) for item in items)
         if not valid or not isinstance(page.next, str | None):
-            raise unexpected_answer(self._operation, answer.url, answer.status, "it is no page of a list")
+            raise unexpected_answer(self._operation, answer.url, answer.status, "it is not a page of a list")
         return page
 
 
 def read_as(kind: type[Kind], answer: ServiceResponse) -> Kind:
-    """An answer as one of the contract's objects. Raises UnexpectedAnswer when it is no object."""
+    """An answer as one of the contract's objects. Raises UnexpectedAnswer if it is not an object."""
     try:
         return kind.read(answer.json())
     except ValueError:
-        reason = "it is no JSON object" if answer.body.strip() else "its body is empty"
+        reason = "it is not a JSON object" if answer.body.strip() else "its body is empty"
         raise unexpected_answer(answer.operation, answer.url, answer.status, reason) from None
 
 
@@ -104,13 +105,13 @@ def query_of(operation: Endpoint, filters: Filters) -> Query:
     """Filters as query parameters, in the order of their declaration; several names are sent as `a,b`."""
     known = operation.query.__annotations__
     if unknown := filters.keys() - known.keys():
-        raise TypeError(f"no such filter: {', '.join(sorted(unknown))}")
+        raise TypeError(f"unknown filter: {', '.join(sorted(unknown))}")
     values = ((name, filters.get(name)) for name in known)
     return {name: (",".join(value) or None) if isinstance(value, list | tuple) else value for name, value in values}
 
 
 class _Resource:
-    """Objects of one kind, as a client's operations reach them."""
+    """Objects of one kind, through a client's operations."""
 
     def __init__(self, client: ManagementClient) -> None:
         self._client = client
@@ -121,7 +122,7 @@ class _Resource:
     def _json(
         self, operation: Endpoint, id: str | None = None, filters: Filters = _NO_FILTERS, body: Body | None = None
     ) -> Any:
-        """Do an operation, and return its answer as JSON, None if it is empty."""
+        """Do an operation, and return its answer as JSON, or None if it is empty."""
         return self._client.call(operation, id, query=query_of(operation, filters), body=body).json()
 
 
@@ -129,7 +130,7 @@ class _Resource:
 
 
 class Icon(NamedTuple):
-    """An icon: its bytes, none where the service has none, and their media type."""
+    """An icon: its bytes, empty if the service has none, and their media type."""
 
     content: bytes
     media_type: str
@@ -139,25 +140,25 @@ class HogFunctions(_Resource):
     """The hog functions of the client's project."""
 
     def list(self, **filters: Unpack[FunctionFilters]) -> Listing[HogFunctionListItem]:
-        """Those that match all filters; `limit` is the size of a page, `offset` where the first page starts."""
+        """The functions that match all filters; `limit` is the page size, `offset` where the first page starts."""
         return Listing(self._client, operations.LIST_FUNCTIONS, HogFunctionListItem, filters)
 
     def create(self, body: Written) -> HogFunction:
-        """Create a hog function. Sent once: where the answer is lost, check the list before creating it again."""
+        """Create a hog function. Sent once: if the answer is lost, check the list before creating it again."""
         return self._read(HogFunction, operations.CREATE_FUNCTION, body=body)
 
     def retrieve(self, id: str) -> HogFunction:
         return self._read(HogFunction, operations.RETRIEVE_FUNCTION, _id(id))
 
     def update(self, id: str, body: Written, *, put: bool = False) -> HogFunction:
-        """Set the fields of the body, and no other; also by PUT, which the contract does not have."""
+        """Set the fields in the body and no others; also by PUT, which the contract does not have."""
         operation = operations.REPLACE_FUNCTION if put else operations.UPDATE_FUNCTION
         return self._read(HogFunction, operation, _id(id), body)
 
     def delete(self, id: str) -> HogFunction | None:
-        """Delete softly, which is the only way: an update with `deleted` true; `deleted` false brings it back.
+        """Delete softly, the only possible way: an update with `deleted` true; `deleted` false restores it.
 
-        None where an earlier try, whose answer was lost, had done it.
+        None if an earlier try, whose answer was lost, had already done it.
         """
         body = HogFunctionWrite(deleted=True)
         answer = self._client.call(operations.UPDATE_FUNCTION, _id(id), body=body, gone_is_done=True)
@@ -170,18 +171,18 @@ class HogFunctions(_Resource):
             self._client.call(operation, _id(id), gone_is_done=True)
             return
         error = NotAllowed(
-            f"the service answers 405 to DELETE of a hog function, so it was not sent: {id}",
-            hint="delete it softly, by an update with deleted true",
+            f"the service answers 405 to DELETE of a hog function, so nothing was sent: {id}",
+            hint="delete it softly: update it with deleted true",
         )
         error.status = 405
         raise error
 
     def broadcast(self, id: str, body: Written | None = None) -> Any:
-        """Run it for the persons it matches. Returns the answer as JSON, None where it is empty. Sent once."""
+        """Run it for the persons it matches. Returns the answer as JSON, None if it is empty. Sent once."""
         return self._json(operations.BROADCAST, _id(id), body={} if body is None else body)
 
     def invoke(self, id: str, body: Written | None = None) -> Any:
-        """Run it once, on the event in the body. Returns the answer as JSON, None where it is empty. Sent once.
+        """Run it once, on the event in the body. Returns the answer as JSON, None if it is empty. Sent once.
 
         The body has writable fields, or `configuration`, `globals`, `mock_async_functions`, …
         (docs/know/service.md#hog-functions); by default the service mocks calls to other hosts.
@@ -189,15 +190,15 @@ class HogFunctions(_Resource):
         return self._json(operations.INVOKE, _id(id), body={} if body is None else body)
 
     def logs(self, id: str, **filters: Unpack[LogFilters]) -> Any:
-        """Its log, newest first, as JSON; None where it is empty. `after` and `before` are exclusive ISO times."""
+        """Its log, newest first, as JSON; None if it is empty. `after` and `before` are exclusive ISO times."""
         return self._json(operations.LOGS, _id(id), filters)
 
     def metrics(self, id: str, **filters: Unpack[MetricsFilters]) -> Any:
-        """Its runs over time, as JSON; None where it is empty. `interval` is hour, day or week."""
+        """Its runs over time, as JSON; None if it is empty. `interval` is hour, day or week."""
         return self._json(operations.METRICS, _id(id), filters)
 
     def metrics_totals(self, id: str, **filters: Unpack[MetricsFilters]) -> Any:
-        """Its runs summed up, of all time unless `after` is given, as JSON; None where it is empty."""
+        """The totals of its runs, over all time unless `after` is given, as JSON; None if empty."""
         return self._json(operations.METRICS_TOTALS, _id(id), filters)
 
     def icon(self, id: str | None = None) -> Icon:
@@ -205,7 +206,7 @@ class HogFunctions(_Resource):
         return Icon(answer.body, answer.media_type)
 
     def icons(self, query: str | None = None) -> Any:
-        """The available icons, as JSON; None where it is empty."""
+        """The available icons, as JSON; None if there are none."""
         return self._json(operations.ICONS, filters={"query": query})
 
     def rearrange(
@@ -213,10 +214,10 @@ class HogFunctions(_Resource):
     ) -> builtins.list[HogFunction]:
         """Set the execution order of several: `orders` is `{id: order}`, or `body` has writable fields.
 
-        Returns those that the service shows afterwards, which are none under the contract.
+        Returns the functions that the service shows afterwards; under the contract it shows none.
         """
         if (orders is None) == (body is None):
-            raise UsageError("rearrange takes orders or a body", hint="give ID=ORDER pairs, or a body")
+            raise UsageError("rearrange takes orders or a body", hint="pass ID=ORDER pairs, or a body")
         answer = self._client.call(operations.REARRANGE, body=body if orders is None else {"orders": dict(orders)})
         shown = answer.json()
         functions = shown.get("results", [shown]) if isinstance(shown, dict) else shown or []
@@ -228,7 +229,7 @@ class HogFunctions(_Resource):
 
 def _id(id: str) -> str:
     if id in _ROUTES:
-        raise UsageError(f"not the id of a hog function: {id!r}", hint="it is a UUID, as the list shows it")
+        raise UsageError(f"not the id of a hog function: {id!r}", hint="use the UUID that the list shows")
     return id
 
 
@@ -239,7 +240,7 @@ class SessionRecordings(_Resource):
     """The session recordings of the client's project."""
 
     def list(self, **page: Unpack[Page]) -> Listing[SessionRecording]:
-        """All of them; `limit` is the size of a page, `offset` where the first one starts."""
+        """All recordings; `limit` is the page size, `offset` where the first page starts."""
         return Listing(self._client, operations.LIST_RECORDINGS, SessionRecording, page)
 
     def retrieve(self, id: str) -> SessionRecording:
@@ -248,10 +249,10 @@ class SessionRecordings(_Resource):
     def update(
         self, id: str, body: SessionRecordingWrite | Mapping[str, object] | bytes, *, put: bool = False
     ) -> SessionRecording:
-        """Set `person`; the service itself accepts `viewed` and `analyzed` too, also by PUT
+        """Set `person`; the service itself also accepts `viewed` and `analyzed`, and PUT
         (docs/know/service.md#session-recordings).
 
-        Returns the recording, or `{"success": true}` as an object without any known field.
+        Returns the recording, or `{"success": true}` as an object without known fields.
         """
         operation = operations.REPLACE_RECORDING if put else operations.UPDATE_RECORDING
         return self._read(SessionRecording, operation, id, body)
@@ -264,7 +265,7 @@ class SessionRecordings(_Resource):
         return self._read(SharingConfiguration, operations.SHARING, recording_id)
 
     def refresh_sharing(self, recording_id: str) -> SharingConfiguration:
-        """Replace the access token, so that the old one gives no access. Sent once; not in the contract."""
+        """Replace the access token; the old one no longer gives access. Sent once; not in the contract."""
         return self._read(SharingConfiguration, operations.REFRESH_SHARING, recording_id)
 
 
@@ -272,7 +273,7 @@ class Projects(_Resource):
     """The projects of the client's key."""
 
     def list(self, **page: Unpack[Page]) -> Listing[Project]:
-        """All of them; `limit` is the size of a page, `offset` where the first one starts."""
+        """All projects; `limit` is the page size, `offset` where the first page starts."""
         return Listing(self._client, operations.LIST_PROJECTS, Project, page)
 
     def group_types(self) -> dict[str, int]:
@@ -286,12 +287,14 @@ class Projects(_Resource):
             ) from None
 
     def only_id(self) -> str:
-        """The id of the key's only project. Raises UsageError where there is none, or more than one, naming them."""
+        """The id of the key's only project. Raises UsageError if there is none, or more than one, and names them."""
         projects = list(islice(self.list(), _NAMED))
         if not projects:
-            raise UsageError("the personal key reaches no project", hint="create a key for the project")
+            raise UsageError("the personal key reaches no project", hint="create a key that reaches the project")
         if len(projects) > 1:
             names = ", ".join(f"{project.id} ({project.name})" for project in projects)
             more = ", …" if len(projects) == _NAMED else ""
-            raise UsageError(f"the personal key reaches more than one project: {names}{more}", hint="give --project ID")
+            raise UsageError(
+                f"the personal key reaches several projects: {names}{more}", hint="choose one with --project ID"
+            )
         return str(projects[0].id)

@@ -1,21 +1,21 @@
-"""The part of the hot loop that is written in C, for installations with a compiler.
+"""The part of the hot loop that is written in C, used if a compiler was available at installation.
 
-It returns to Python every row that is not plain (`Lines` defines which). Without it, or where BACKCAST_NATIVE is 0,
-Python code produces the same events for two to three times the CPU; tests/native/test_native.py compares the two.
+It returns every row that is not plain to Python (`Lines` defines which). Without it, or if BACKCAST_NATIVE is 0, Python
+code makes the same events in two to three times the CPU time; tests/native/test_native.py compares the two.
 
-    Lines(data, opens, observe)     iterates over JSON lines: Members of a plain one, the bytes of any other
+    Lines(data, opens, observe)     iterates over JSON lines: Members of a plain line, the bytes of any other
     Members                         like the dict[str, Raw] of a row; also `text` and `number` of a member
-    Renames, Spread                 changes of properties by their names alone
-    Writer                          an event's text, from Members
-    Observer                        what a plan records of an event
-    Tally                           how many rows have each name, also inside of objects
-    Opener                          Members of an object that a row has as a value or a text
-    Header                          Members of values that Python read: cells, columns, records
+    Renames, Spread                 changes properties by their names alone
+    Writer                          writes an event from Members
+    Observer                        records what a plan needs about an event
+    Tally                           counts how many rows have each name, also inside objects
+    Opener                          Members of an object that a row has as a value or a string
+    Header                          Members of values that Python has read: cells, columns, records
     Cells, Delimited                the rows of delimited text
-    Blanks                          removes what a mapping takes for missing
+    Blanks                          removes what a mapping treats as missing
     Reader                          ordinary ISO 8601 times, ids and uuids
 
-`_native.pyi` has the arguments, results and errors of each; `native.h` the rules of references and all limits.
+`_native.pyi` has each one's arguments, results and errors; `native.h` has the rules for references and all limits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from typing import TYPE_CHECKING
 
 WHY_NOT = ""
-"""Why this process does without the C part; "" where it has it."""
+"""Why this process does not use the C part; "" if it does."""
 
 _NOT_COMPILED = f"it was not compiled, which {sys.executable} -m pipeline.native.build does, if there is a C compiler"
 

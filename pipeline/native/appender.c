@@ -3,8 +3,8 @@
 #include "native.h"
 #include <structmember.h>
 
-/* What an Appender is given, in the order of its arguments: `slow` appends what is left to it, `type` is that of events,
- * `heads` are the beginnings of events by their names, and `own` the uuids of events by their number in the run. */
+/* The arguments of an Appender, in order: `slow` appends what is left to it, `type` is the type of events, `heads` are
+ * the beginnings of events by name, and `own` the uuids of events by their number in the run. */
 enum { SLOW, TYPE, WRITER, HEADS, IS_VALID, NEWEST, MOST, ENDING };
 enum { ENDS = ENDING + 3, TIMES, KEYS, ROWS, OWN, OBSERVER, GIVEN };
 enum { EVENT, ID, TIME, PROPERTIES, KEY, UUID, WARNINGS, SLOTS };
@@ -18,7 +18,7 @@ typedef struct {
 
 static const char *const slot_names[SLOTS] = {"event", "distinct_id", "time", "properties", "key", "uuid", "warnings"};
 
-/* Add what belongs to the event that ends the text. */
+/* Record the event that was appended last. */
 static int
 add_columns(PyObject *const *given, PyObject *const *values, PyObject *text, PyObject *row)
 {
@@ -42,7 +42,7 @@ append_event(PyObject *const *given, PyObject *const *values, PyObject *text, Py
     if (head == NULL)
         return PyErr_Occurred() ? -1 : 0;
     PyObject *rules[] = {values[TIME], values[ID], given[NEWEST]};
-    Py_INCREF(head); /* Python that is called may remove it */
+    Py_INCREF(head); /* called Python code may remove it */
     PyObject *answer = PyObject_Vectorcall(given[IS_VALID], rules, 3, NULL);
     int done = answer == NULL ? -1 : PyObject_IsTrue(answer);
     Py_XDECREF(answer);
@@ -58,7 +58,7 @@ append_event(PyObject *const *given, PyObject *const *values, PyObject *text, Py
     return done > 0 && add_columns(given, values, text, row) < 0 ? -1 : done;
 }
 
-/* appender(text, row, outcome): None if it is not ordinary, else what its observer returns, 0 without one. */
+/* appender(text, row, outcome): None if it is not ordinary, otherwise what its observer returns, or 0 without one. */
 static PyObject *
 append(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
 {
@@ -75,7 +75,7 @@ append(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *n
     if (!Members_Check(values[PROPERTIES]) || (values[KEY] == Py_None && values[UUID] == Py_None) ||
         !PyTuple_Check(values[WARNINGS]) || PyTuple_GET_SIZE(values[WARNINGS]))
         return PyObject_Vectorcall(given[SLOW], arguments, 3, NULL);
-    for (int n = 0; n < SLOTS; n++) /* Python that is called may change the event */
+    for (int n = 0; n < SLOTS; n++) /* called Python code may change the event */
         Py_INCREF(values[n]);
     int done = append_event(given, values, arguments[0], arguments[1]);
     PyObject *observed[] = {event, values[TIME], values[ID], values[PROPERTIES]}, *answer = NULL;

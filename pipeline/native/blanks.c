@@ -1,13 +1,13 @@
-/* Removes the members that a mapping takes for missing, as `pipeline.mapper.program.blanks` does. */
+/* Removes the members that a mapping treats as missing, as `pipeline.mapper.program.blanks` does. */
 
 #include "native.h"
 
 typedef struct {
     PyObject_HEAD
-    PyObject *json, *cells;     /* frozensets: the missing texts of JSON values, and of all other values */
-    uint64_t lengths[2];        /* of these texts, as bits: of the first in bytes of UTF-8, of the others in characters */
-    PyObject *names;            /* frozenset: only members of these names; NULL for all */
-    Name *kept;                 /* a member that is never removed; or NULL */
+    PyObject *json, *cells;     /* frozensets: strings that count as missing: of JSON values, of others */
+    uint64_t lengths[2];        /* of these strings, as bits: bytes of UTF-8 for JSON, else characters */
+    PyObject *names;            /* frozenset: only members with these names; NULL for all */
+    Name *kept;                 /* the name of a member that is never removed; or NULL */
     Answers answers;
     vectorcallfunc call;
 } Blanks;
@@ -20,7 +20,7 @@ may_be(uint64_t lengths, Py_ssize_t length)
     return lengths >> (length < 63 ? length : 63) & 1;
 }
 
-/* Whether a member of a name may be missing; -1 with an exception. */
+/* Whether a member with this name may be missing; -1 with an exception. */
 static int
 is_asked(Blanks *self, const Name *name)
 {
@@ -69,7 +69,7 @@ is_blank(Blanks *self, const Member *member)
         return PySet_Contains(texts, member->value);
     }
     PyObject *text = member_text(member);
-    if (text == NULL) { /* no text, so none of these */
+    if (text == NULL) { /* not text, so none of these */
         if (PyErr_ExceptionMatches(PyExc_MemoryError))
             return -1;
         PyErr_Clear();
@@ -100,14 +100,14 @@ remove_blanks(PyObject *callable, PyObject *const *arguments, size_t flags, PyOb
         int blank = asked > 0 ? is_blank(self, &members->members[i]) : asked;
         if (blank < 0)
             return NULL;
-        /* Reading a text may run Python, so the member is found again. */
+        /* Reading text may run Python, so the member is looked up again. */
         if (blank && i < members->used && members->members[i].name == name)
             members_remove(members, &members->members[i]);
     }
     Py_RETURN_NONE;
 }
 
-/* The lengths of some texts, as bits; 0 with an exception, or for no texts. */
+/* The lengths of some strings, as bits; 0 with an exception, or if there are none. */
 static uint64_t
 lengths_of(PyObject *texts, int bytes)
 {
@@ -116,7 +116,7 @@ lengths_of(PyObject *texts, int bytes)
     while (iterator != NULL && (text = PyIter_Next(iterator)) != NULL) {
         Py_ssize_t length = PyUnicode_GET_LENGTH(text);
         if (bytes && PyUnicode_AsUTF8AndSize(text, &length) == NULL) {
-            PyErr_Clear(); /* half of a surrogate pair, which no JSON of a row has */
+            PyErr_Clear(); /* half of a surrogate pair, which the JSON of a row never has */
             length = 0;
         }
         lengths |= (uint64_t)1 << (length < 63 ? length : 63);

@@ -1,7 +1,7 @@
-"""Compiles this folder's C, where there is a compiler: `python -m pipeline.native.build`.
+"""Compiles this folder's C code if there is a compiler: `python -m pipeline.native.build`.
 
-Installing backcast does it by itself (`hatch_build.py`). Without a compiler, or without Python's headers, backcast
-works all the same, in Python.
+Installing backcast does this automatically (`hatch_build.py`). Without a compiler or Python's headers, backcast works
+anyway, in Python.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ FLAGS = ("-O2", "-std=c11", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", 
 
 
 def build(to: Path) -> str:
-    """Compile into the folder `to`; why it could not be done, or "". What was there before is replaced at once, by
-    something that loads: a process of its own has loaded it.
+    """Compile into the folder `to`. Returns why that failed, or "". The previous file is replaced in one step, by one
+    that a separate process has loaded successfully.
 
-    CFLAGS of the environment come last: `.ci/sanitize` builds with sanitizers so, whose library has to be loaded first.
+    CFLAGS from the environment come last: `.ci/sanitize` uses that to build with sanitizers, whose library must be
+    loaded first.
     """
     if os.environ.get("BACKCAST_NATIVE") == "0":
         return "BACKCAST_NATIVE is 0"

@@ -1,4 +1,4 @@
-/* The cells of a delimited row: as Members, of which some may be objects of several cells, or as one JSON object. */
+/* The cells of a delimited row: as Members, some of which may be objects of several cells, or as one JSON object. */
 
 #include "native.h"
 
@@ -6,7 +6,7 @@
 
 typedef struct {
     Py_ssize_t column;
-    Py_ssize_t object; /* -1 for a member of its own */
+    Py_ssize_t object; /* -1 for a member outside any object */
     Name *name;
 } Place;
 
@@ -17,8 +17,8 @@ typedef struct {
     Name *objects[MOST_OBJECTS];
     Py_ssize_t object_count;
     int whole;  /* all places are members of one object, which is returned as bytes */
-    int blanks; /* whether the empty text is a value */
-    int always; /* whether an object without members is one, too */
+    int blanks; /* whether an empty string is a value */
+    int always; /* whether an object without members is kept */
     vectorcallfunc call;
 } Cells;
 
@@ -41,7 +41,7 @@ cell_of(const Source *source, Py_ssize_t column)
     return Py_NewRef(cell);
 }
 
-/* Set a member of the object that a place is in, which is created with its first one. */
+/* Set a member of the object that a place is in, which is created with its first member. */
 static int
 put_inside(const Place *place, PyObject *cell, PyObject **found, Py_ssize_t *order, Py_ssize_t *count)
 {
@@ -54,7 +54,7 @@ put_inside(const Place *place, PyObject *cell, PyObject **found, Py_ssize_t *ord
     return PyDict_SetItem(*object, place->name->text, cell);
 }
 
-/* A row's members of their own, then its objects, which are dicts. */
+/* A row's members outside objects, then its objects, which are dicts. */
 static int
 take_cells(Cells *self, Members *row, const Source *source)
 {

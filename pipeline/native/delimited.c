@@ -1,13 +1,13 @@
-/* The records of a delimited text, as lists of cells or as Members: all of them that one rule is enough for.
+/* The records of a delimited text, as lists of cells or as Members: every record for which one rule is enough.
  *
- * A record is ordinary where Python's csv reader would read it as it is read here: its quotes are closed and followed by
- * a delimiter or an end of line, a carriage return stands before a newline, the bytes are UTF-8, and it is short where it
- * has several lines. The reader stops before any other, and goes on behind it when `at` is set. */
+ * A record is ordinary if Python's csv reader would read it exactly as here: its quotes are closed and followed by
+ * a delimiter or a line end, a carriage return only comes before a newline, the bytes are UTF-8, and it is short if it
+ * has several lines. The reader stops before any other record, and continues when `at` is set. */
 
 #include "native.h"
 #include <structmember.h>
 
-#define LONG_RECORD (1 << 20) /* bytes of a record of several lines, beyond which others decide where it ends */
+#define LONG_RECORD (1 << 20) /* if a record of several lines has more bytes, Python decides where it ends */
 #define MANY_LINES 10000
 
 enum { PLAIN = 0, DELIMITER = 1, LINE = 2, RETURN = 4, WIDE = 8 };
@@ -17,8 +17,8 @@ typedef struct {
     PyObject *data;
     PyObject *cells;  /* what makes Members of a record, or NULL */
     Py_ssize_t at;    /* where the next record begins */
-    Py_ssize_t next;  /* where the one behind it begins, once its cells are found */
-    Py_ssize_t lines; /* of the last record */
+    Py_ssize_t next;  /* where the record after it begins, once its cells are found */
+    Py_ssize_t lines; /* lines of the last record */
     Py_ssize_t rows;  /* the records that were returned */
     Span *spans;      /* the cells of the last record: `count`, in an array of `room` */
     Py_ssize_t count, room;
@@ -50,7 +50,7 @@ text_of_span(const Span *span)
     return cell;
 }
 
-/* The cell whose opening quote is before `*from`; `*from` is moved behind its closing quote. 0 where it has none. */
+/* The cell whose opening quote is before `*from`; `*from` is moved past its closing quote. 0 if it has none. */
 static int
 quoted_cell(Delimited *self, const char **from, const char *end, Span *span, Py_ssize_t *lines)
 {
@@ -89,8 +89,8 @@ add_span(Delimited *self)
     return &self->spans[self->count++];
 }
 
-/* Find the cells of the record at `at`, of which a blank line has none. 1; 0 at the end, and where it is not ordinary;
- * -1 with an exception. */
+/* Find the cells of the record at `at`; a blank line has none. 1; 0 at the end, or if it is not ordinary; -1 with an
+ * exception. */
 static int
 find_cells(Delimited *self)
 {
@@ -156,8 +156,8 @@ list_of_cells(Delimited *self)
     return cells;
 }
 
-/* The record at `at`. NULL without an exception at the end, and where it is not ordinary; with `cells` also where it has
- * another number of them. */
+/* The record at `at`. NULL without an exception at the end, or if it is not ordinary; with `cells` also if its number
+ * of cells differs. */
 static PyObject *
 next_record(Delimited *self)
 {
@@ -166,7 +166,7 @@ next_record(Delimited *self)
     if (self->cells == NULL)
         record = found == 1 ? list_of_cells(self) : NULL;
     else {
-        while (found == 1 && self->count == 0) { /* a blank line is no row */
+        while (found == 1 && self->count == 0) { /* a blank line is not a row */
             self->at = self->next;
             found = find_cells(self);
         }
@@ -182,7 +182,7 @@ next_record(Delimited *self)
     return record;
 }
 
-/* The cells of the last record, as a list; none once `at` was set. */
+/* The cells of the last record, as a list; empty once `at` was set. */
 static PyObject *
 last(Delimited *self, PyObject *Py_UNUSED(ignored))
 {
@@ -200,7 +200,7 @@ construct(PyTypeObject *type, PyObject *arguments, PyObject *named)
         return NULL;
     if (delimiter < 0 || delimiter > 127 || delimiter == '\n' || delimiter == '\r' || delimiter == quote ||
         quote < -1 || quote > 127 || quote == '\n' || quote == '\r')
-        return PyErr_Format(PyExc_ValueError, "a delimiter and a quote are ASCII, and differ");
+        return PyErr_Format(PyExc_ValueError, "a delimiter and a quote must be ASCII, and differ");
     Delimited *self = (Delimited *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;

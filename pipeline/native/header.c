@@ -1,4 +1,4 @@
-/* Members from values that Python read: the cells of a delimited row, the columns of Parquet, a record of Avro. */
+/* Members from values that Python has read: the cells of a delimited row, the columns of Parquet, a record of Avro. */
 
 #include "native.h"
 
@@ -40,7 +40,7 @@ add_name(Header *self, Name *name)
     return 0;
 }
 
-/* The members of a sequence of one value for each name. 1, or -1 with an exception. */
+/* The members of a sequence with one value per name. 1, or -1 with an exception. */
 static int
 take_values(Header *self, Members *row, PyObject *values)
 {
@@ -63,8 +63,8 @@ same_name(const Name *name, PyObject *text)
     return PyUnicode_CheckExact(text) && PyUnicode_Compare(name->text, text) == 0;
 }
 
-/* The members of a dict. Its names are mostly those of the previous one at the same position. 0 where there are too
- * many names. */
+/* The members of a dict. Its names are mostly those of the previous dict at the same positions. 0 if there are too many
+ * names. */
 static int
 take_dict(Header *self, Members *row, PyObject *dict)
 {

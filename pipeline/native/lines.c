@@ -1,26 +1,26 @@
-/* Reads JSON lines: each plain line as its Members, every other line as its bytes, which Python then reads. Opener reads
- * a single object, which a row has as a value or as text.
+/* Reads JSON lines: each plain line as its Members, every other line as its bytes, for Python to read. Opener reads a
+ * single object that a row has as a value or as a string.
  *
- * A line is plain when it is one JSON object in valid UTF-8, strictly spelled, with no name twice, no half of a
- * surrogate pair, no deep nesting and no number of many digits: nothing that Python would reject or warn about. The
- * exception are integers beyond 2^53: when observing, such a line is returned beside its Members. */
+ * A line is plain if it is one JSON object in valid UTF-8, strictly spelled, without duplicate names, half surrogate
+ * pairs, deep nesting or numbers with many digits: nothing that Python would reject or warn about. The one exception is
+ * integers beyond 2^53: when observing, such a line is returned together with its Members. */
 
 #include "native.h"
 
 #define MAX_DEPTH 64
 #define MAX_OPENED 4
-#define EXPONENT_DIGITS 3 /* with an exponent of so many digits a number may be beyond the range of a double, */
-#define MANY_DIGITS 200   /* or with so many digits before it: pipeline/json_limits.py decides */
+#define EXPONENT_DIGITS 3 /* with this many digits in its exponent, a number may be beyond the range of a double, */
+#define MANY_DIGITS 200   /* or with this many digits before it: pipeline/json_limits.py decides */
 #define SAFE_INTEGER 9007199254740992u
 #define PREDICTED_NAMES 256
 
-/* What reading the objects of one export remembers. */
+/* What is remembered while reading the objects of one export. */
 typedef struct {
-    PyObject *data; /* has the text that is read; owned */
+    PyObject *data; /* contains the text that is read; owned */
     Py_ssize_t opened_count;
     Name *opened[MAX_OPENED];
     uint64_t objects; /* read so far: the stamp of an object's names, which finds duplicate names */
-    /* The names of the previous object, by level and position: rows of one export mostly have the same. */
+    /* The names of the previous object, by level and position: rows of one export mostly have the same names. */
     Spelling *previous[2][PREDICTED_NAMES];
 } Reading;
 
@@ -38,7 +38,7 @@ typedef struct {
     int unsafe; /* there was an integer beyond 2^53 */
 } Cursor;
 
-/* --- the syntax of values: each function moves the cursor behind it; 0 when it is not plain -------------- */
+/* --- the syntax of values: each function moves the cursor past the value; 0 if it is not plain -------------- */
 
 static inline void
 skip_space(Cursor *cursor)
@@ -218,7 +218,7 @@ skip_colon(Cursor *cursor) /* with the space around it */
     return 1;
 }
 
-/* After an item: 1 behind a comma, 0 behind the closing bracket, -1 for anything else. */
+/* After an item: 1 after a comma, 0 after the closing bracket, -1 for anything else. */
 static int
 skip_comma(Cursor *cursor, char close)
 {
@@ -273,7 +273,7 @@ skip_value(Cursor *cursor, int depth)
 
 /* --- objects read as Members ----------------------------------------------------------------------------- */
 
-/* The name at the cursor's quote; NULL when it is not plain, with an exception without memory. */
+/* The name at the cursor's quote; NULL if it is not plain; with an exception if memory runs out. */
 static Spelling *
 read_name(Reading *self, Cursor *cursor, int level, Py_ssize_t position)
 {
@@ -304,7 +304,7 @@ is_opened(const Reading *self, const Name *name)
     return 0;
 }
 
-/* Fill `into` with the object at the cursor. 1; 0 when it is not plain; -1 with an exception. Level 0 is the row. */
+/* Fill `into` with the object at the cursor. 1; 0 if it is not plain; -1 with an exception. Level 0 is the row. */
 static int
 read_object(Reading *self, Cursor *cursor, Members *into, int level)
 {
@@ -443,12 +443,12 @@ typedef struct {
     PyObject_HEAD
     Reading reading;
     PyObject *header; /* a Header, for dicts */
-    int again;        /* whether the latest Raw and its Members are remembered: the items of a row share values */
+    int again;        /* whether the last Raw and its Members are remembered: a row's items share values */
     PyObject *latest, *latest_object;
     vectorcallfunc call;
 } Opener;
 
-/* The members of an object in some text; `owner` keeps it alive. NULL without an exception where it is not plain. */
+/* The members of an object in some text; `owner` keeps it alive. NULL without an exception if it is not plain. */
 static PyObject *
 open_text(Opener *self, PyObject *owner, const char *at, Py_ssize_t length)
 {
@@ -499,7 +499,7 @@ open_member(PyObject *opener, const Member *member, PyObject *owner)
         PyObject *object = text == NULL ? NULL : open_characters(self, text);
         Py_XDECREF(text);
         if (text == NULL)
-            PyErr_Clear(); /* Python finds what is wrong with it */
+            PyErr_Clear(); /* Python reports what is wrong with it */
         return object;
     }
     if (member->at != NULL && (value == NULL || !self->again))

@@ -1,9 +1,9 @@
-/* The members of one JSON object: to Python a dict[str, Raw] in the row's order, without a Python object for each. */
+/* The members of one JSON object: for Python a dict[str, Raw] in the row's order, without an object for each. */
 
 #include "native.h"
 
 #ifdef __SANITIZE_ADDRESS__
-#define POOL 1 /* empty, so that the sanitizer reports a use after free */
+#define POOL 1 /* kept empty, so that the sanitizer reports a use after free */
 #define POOL_LIMIT 0
 #else
 #define POOL 16 /* freed objects for the next rows, with their room */
@@ -75,8 +75,8 @@ members_add(Members *self)
     return &self->members[self->used++];
 }
 
-/* Sets an exception for Members as a value: nested without end they would overflow the stack when they are freed, and
- * they could refer to each other. Only lines.c nests them, one level deep. */
+/* Sets an exception for Members as a value: nested endlessly, they would overflow the stack when freed, and they could
+ * refer to each other. Only lines.c nests them, one level deep. */
 static int
 refuse_members(PyObject *value)
 {
@@ -89,7 +89,7 @@ refuse_members(PyObject *value)
 int
 members_share(Members *self, const Members *row, const Member *source, Name *name)
 {
-    Member shared = *source; /* which may move when `self` grows */
+    Member shared = *source; /* `source` may move when `self` grows */
     shared.name = name;
     if (refuse_members(shared.value) || (shared.value == NULL && shared.at == NULL && shared.cell == NULL))
         return PyErr_Occurred() ? -1 : 0;
@@ -97,7 +97,7 @@ members_share(Members *self, const Members *row, const Member *source, Name *nam
         Py_INCREF(shared.value);
     else if (self->owner == NULL)
         self->owner = Py_XNewRef(row->owner);
-    else if (self->owner != row->owner) { /* which may end before this object */
+    else if (self->owner != row->owner) { /* the row may be freed before this object */
         shared.value = member_value(source);
         if (shared.value == NULL)
             return -1;
@@ -138,7 +138,7 @@ members_find(Members *self, PyObject *name)
     for (Member *member = self->members, *end = member + self->used; member < end; member++)
         if (member->name != NULL && member->name->text == name)
             return member;
-    /* All names are interned: another interned text is another name. */
+    /* All names are interned: another interned string is another name. */
     if (!PyUnicode_CheckExact(name) || PyUnicode_CHECK_INTERNED(name))
         return NULL;
     const Name *own_name = names_find(name);
@@ -281,7 +281,7 @@ listed(Members *self, enum part part)
     return list;
 }
 
-/* By which dict() takes Members for a mapping. */
+/* Makes dict() accept Members as a mapping. */
 static PyObject *
 keys(Members *self, PyObject *Py_UNUSED(ignored))
 {
@@ -349,7 +349,7 @@ assign(Members *self, PyObject *name, PyObject *value)
 
 /* --- beyond a dict ------------------------------------------------------------------------- */
 
-/* The text of a value that is no Raw. */
+/* The text of a value that is not a Raw. */
 static PyObject *
 text_of(PyObject *value)
 {
@@ -398,7 +398,7 @@ text(Members *self, PyObject *name)
     return member == NULL ? Py_NewRef(Py_None) : member_text(member);
 }
 
-/* The value; None where it is missing or JSON null. */
+/* The value; None if it is missing or JSON null. */
 static PyObject *
 not_null(Members *self, PyObject *name)
 {
@@ -408,7 +408,7 @@ not_null(Members *self, PyObject *name)
     return member_value(member);
 }
 
-/* A whole number as an int, where its digits are those of the int; anything else as `get` returns it. */
+/* A whole number as an int if it is spelled like one; anything else as `get` returns it. */
 static PyObject *
 number(Members *self, PyObject *name)
 {
@@ -452,7 +452,7 @@ shape(Members *self, PyObject *Py_UNUSED(ignored))
     return PyLong_FromUnsignedLongLong(hash_names(self, 0));
 }
 
-/* The same members in an object of their own. */
+/* The same members in a new object. */
 static PyObject *
 twin(Members *self, PyObject *Py_UNUSED(ignored))
 {

@@ -1,4 +1,4 @@
-/* The module: its types, and what it uses of msgspec. */
+/* The module: its types, and what it uses from msgspec. */
 
 #include "native.h"
 
@@ -12,7 +12,7 @@ method_of(PyObject *json, const char *type, PyObject *argument, const char *meth
     return bound;
 }
 
-/* Give the files msgspec's Raw, encoder and decoder of texts: once, when the module is loaded. */
+/* Give the files msgspec's Raw, encoder and string decoder, once, when the module is loaded. */
 static int
 init_files(void)
 {

@@ -1,4 +1,4 @@
-/* The table of members' names, by their JSON text in a row and by their characters. */
+/* The table of members' names, by their JSON spelling in a row and by their characters. */
 
 #include "native.h"
 
@@ -62,7 +62,7 @@ name_of(PyObject *text)
     if (name != NULL)
         return name;
     if (!PyUnicode_CheckExact(text))
-        return (Name *)PyErr_Format(PyExc_TypeError, "a name is a str");
+        return (Name *)PyErr_Format(PyExc_TypeError, "a name must be a str");
     if (count == room) {
         Py_ssize_t more = room ? room * 2 : 256;
         Name **larger = PyMem_Realloc(names, (size_t)more * sizeof(Name *));
@@ -127,7 +127,7 @@ hash_of(const char *bytes, Py_ssize_t length)
     return (uint32_t)(hash >> 32);
 }
 
-/* The name that some bytes of a row spell, quotes left out; NULL without an exception when they spell none. */
+/* The name that some bytes of a row spell, without quotes; NULL without an exception if they spell none. */
 static Name *
 read_name(const char *bytes, Py_ssize_t length)
 {

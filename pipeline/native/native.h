@@ -1,4 +1,4 @@
-/* What the files of this folder share: the table of names, and the members of one JSON object.
+/* What the files in this folder share: the table of names, and the members of one JSON object.
  *
  * Rules for every entry:
  *   - The GIL is held throughout. The tables of names and spellings are static and live as long as the process.
@@ -7,10 +7,10 @@
  *   - A function that fails returns NULL or -1 with an exception set, unless its comment states otherwise.
  *   - Text of a row (`at`, `length`) is not terminated and belongs to the bytes object `owner`.
  *
- * Limits: 64 levels of nesting and 4 opened members in a line (lines.c); names of 1,000 bytes and 16,384 spellings of
- * them (names.c); 16,384 names while dicts are read (header.c); 256 words of 63 bytes (texts.c); 2^30 renames, and
- * 1,024 spread members (renames.c); 16 objects of cells (cells.c); 10,000 lines and 1 MiB of a record of several lines (delimited.c).
- * Lines, rows, blocks, texts and spellings beyond a limit are read by Python; nothing is cut. */
+ * Limits: 64 levels of nesting and 4 opened members per line (lines.c); names of 1,000 bytes, with 16,384 spellings
+ * (names.c); 16,384 names while dicts are read (header.c); 256 words of 63 bytes (texts.c); 2^30 renames, and 1,024
+ * spread members (renames.c); 16 objects of cells (cells.c); for a record of several lines, 10,000 lines and 1 MiB
+ * (delimited.c). Python reads lines, rows, blocks, strings and spellings beyond a limit; nothing is cut. */
 
 #ifndef BACKCAST_NATIVE_H
 #define BACKCAST_NATIVE_H
@@ -23,7 +23,7 @@
 
 /* --- names (names.c) ----------------------------------------------------------------------------------- */
 
-/* A member's name. Each text has one Name, never freed, so names are equal when their pointers are. */
+/* A member's name. Each string has one Name, never freed, so names are equal when their pointers are. */
 typedef struct {
     PyObject *text;    /* str, interned; owned by the table */
     PyObject *written; /* bytes: a comma, the name as JSON, a colon; owned by the table */
@@ -40,17 +40,17 @@ typedef struct {
 } Spelling;
 
 int names_init(PyObject *encode, PyObject *decode_text); /* called once, when the module is loaded, like every _init */
-/* The name of a str, added to the table where it is new. Fails for anything but a str, and without memory. */
+/* The name of a str, added to the table if it is new. Fails for anything but a str, and if memory runs out. */
 Name *name_of(PyObject *text);
-/* The name of a str; NULL without an exception where the table has none. */
+/* The name of a str; NULL without an exception if the table has none. */
 Name *names_find(PyObject *text);
-#define MOST_NAMES (1 << 14) /* of rows that no text spells: so that ever new names do not fill the memory */
-/* Whether the table has fewer names than so many. */
+#define MOST_NAMES (1 << 14) /* for names without a spelling: ever new names must not fill the memory */
+/* Whether the table has fewer than `most` names. */
 int names_room(Py_ssize_t most);
 /* A frozenset of str, checked, so that membership tests run no Python code. Fails for anything else. */
 PyObject *names_only(PyObject *set);
-/* The spelling of some bytes of a row, added where it is new. NULL without an exception where it is too long, cannot
- * be decoded, or the table is full; NULL with one without memory. */
+/* The spelling of some bytes of a row, added if it is new. NULL without an exception if it is too long, cannot be
+ * decoded, or the table is full; NULL with an exception if memory runs out. */
 Spelling *spelling_of(const char *bytes, Py_ssize_t length);
 
 /* A number for each name that a caller computes once; 0 is "not yet". `answers` is allocated by answer_of and freed by
@@ -60,25 +60,25 @@ typedef struct {
     Py_ssize_t room;
 } Answers;
 
-/* Where a name's answer is stored, valid until the next call. Fails without memory. */
+/* Where a name's answer is stored, valid until the next call. Fails if memory runs out. */
 uint32_t *answer_of(Answers *answers, const Name *name);
 
 /* --- members (members.c) ------------------------------------------------------------------------------- */
 
 /* One member: JSON text in the row, or a value that Python put there, or both (then the text is inside the value), or a
- * cell: plain UTF-8 in the row, which is a str to Python, created each time that it is asked for. A removed member has
- * no name. */
+ * cell: plain UTF-8 in the row, which Python sees as a str, created each time it is asked for. A removed member has no
+ * name. */
 typedef struct {
     Name *name;
     PyObject *value; /* owned, or NULL */
     const char *at;  /* inside `owner` or `value`, or NULL */
     Py_ssize_t length;
-    const char *cell; /* inside `owner`, of the same length; then `value` and `at` are NULL */
+    const char *cell; /* inside `owner`, also `length` bytes; then `value` and `at` are NULL */
 } Member;
 
 typedef struct {
     PyObject_HEAD
-    PyObject *owner; /* what the members' text is inside of, or NULL; owned */
+    PyObject *owner; /* the object that contains the members' text, or NULL; owned */
     Member *members; /* an array of `room`, of which `used` are filled and `live` not removed */
     Py_ssize_t used;
     Py_ssize_t live;
@@ -95,7 +95,7 @@ Members *members_new(PyObject *owner);
 Member *members_add(Members *self);
 /* Add a member of another object under another name. */
 int members_share(Members *self, const Members *row, const Member *source, Name *name);
-/* The member of a name, valid until the next addition; NULL without an exception where there is none. */
+/* The member with a name, valid until the next addition; NULL without an exception if there is none. */
 Member *members_find(Members *self, PyObject *name);
 Member *members_find_name(Members *self, const Name *name);
 /* A member's value for Python: what Python put there, or a msgspec.Raw of its text. */
@@ -116,42 +116,42 @@ PyObject *raw_of_text(const char *at, Py_ssize_t length);
 PyObject *raw_of(PyObject *value);
 /* Remove a member; its value is released last, which may run Python. */
 void members_remove(Members *self, Member *member);
-/* Fill a member without a name with a value, of which no reference is taken, and where it is a Raw with its text. */
+/* Fill an unnamed member with a value, without taking a reference; if it is a Raw, also with its text. */
 int member_of_raw(Member *member, PyObject *value);
 /* Set the value of a member. TypeError for Members. */
 int members_put(Member *member, PyObject *value);
-/* Set the value of a name, where it is or at the end. */
+/* Set the value of a name, in its place or at the end. */
 int members_set(Members *self, PyObject *name, PyObject *value);
 
-/* Some bytes of a delimited text: those of a cell, quotes left out. */
+/* The bytes of one cell in a delimited text, without quotes. */
 typedef struct {
     const char *at;
     Py_ssize_t length;
-    char wide;    /* whether one is beyond ASCII; all are UTF-8 */
-    char doubled; /* whether they have the quote, which is doubled there */
+    char wide;    /* whether a character is beyond ASCII; all are UTF-8 */
+    char doubled; /* whether they contain the quote, which is doubled there */
     char quote;
 } Span;
 
 /* The str of a cell. (delimited.c) */
 PyObject *text_of_span(const Span *span);
-/* The Members of a row with these cells, which are inside of `owner`, one for each column. (cells.c) */
+/* The Members of a row with these cells, which are inside `owner`, one per column. (cells.c) */
 PyObject *members_of_spans(PyObject *cells, const Span *spans, PyObject *owner);
 /* How many columns Cells have that create Members; -1 for those that create JSON. (cells.c) */
 Py_ssize_t columns_of(PyObject *cells);
 
-/* Whether Blanks take a member for missing, whatever its name; -1 with an exception. Runs Python. (blanks.c) */
+/* Whether Blanks treat a member as missing, whatever its name; -1 with an exception. Runs Python. (blanks.c) */
 int blanks_has(PyObject *blanks, const Member *member);
 
 /* --- texts (quoting.c) ---------------------------------------------------------------------------------- */
 
 /* Whether bytes are UTF-8. (lines.c) */
 int is_utf8(const char *at, Py_ssize_t length);
-/* How many bytes some UTF-8 takes as a JSON string, quotes included. */
+/* How many bytes this UTF-8 takes as a JSON string, quotes included. */
 Py_ssize_t quoted_length(const char *at, Py_ssize_t length);
-/* Write it; returns the byte behind it. */
+/* Write it; returns the byte after it. */
 char *write_quoted(char *to, const char *at, Py_ssize_t length);
-/* The same for a text of which nothing has to be escaped, that is of `length` + 2 bytes; NULL, with no more than that
- * written over, for any other. */
+/* The same for a text in which nothing needs escaping, so that it takes `length` + 2 bytes; NULL for any other, and
+ * then no more than these bytes were overwritten. */
 char *write_plain(char *to, const char *at, Py_ssize_t length);
 
 /* The types; _native.pyi has their arguments, results and errors. */

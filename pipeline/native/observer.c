@@ -1,11 +1,11 @@
-/* Records what a plan needs of a valid event, as `pipeline.transform.observer` does. */
+/* Records what a plan needs about a valid event, as `pipeline.transform.observer` does. */
 
 #include "native.h"
 
 #define OVERWRITES 1
 #define GROUPS 2
 
-/* Columns of int64, in µs; WALLS and WALLS_RECEIVED have an entry if a row has a receive time and a wall time, and
+/* Columns of int64, in µs; WALLS and WALLS_RECEIVED have an entry for each row with a receive and a wall time, and
  * NOTED has the number of each event with a note. */
 enum { TIMES, RECEIVED, WALLS, WALLS_RECEIVED, NOTED, COLUMNS };
 
@@ -75,7 +75,7 @@ record(Observer *self, PyObject *event, PyObject *id, int64_t time, PyObject *re
     return column_add(&columns[WALLS], wall_time) < 0 || column_add(&columns[WALLS_RECEIVED], received_at) < 0 ? -1 : 0;
 }
 
-/* OVERWRITES and GROUPS, where an event has those properties; -1 with an exception. */
+/* OVERWRITES and GROUPS, if an event has such properties; -1 with an exception. */
 static long
 unobserved(PyObject *properties)
 {
@@ -83,7 +83,7 @@ unobserved(PyObject *properties)
     return overwrites < 0 || groups < 0 ? -1 : (overwrites ? OVERWRITES : 0) | (groups ? GROUPS : 0);
 }
 
-/* observer(draft, time, distinct_id, properties): what remains for the caller, as bits */
+/* observer(draft, time, distinct_id, properties): what is left for the caller to do, as bits */
 static PyObject *
 observe(PyObject *callable, PyObject *const *arguments, size_t count, PyObject *Py_UNUSED(named))
 {
@@ -109,7 +109,7 @@ observe(PyObject *callable, PyObject *const *arguments, size_t count, PyObject *
     return failed ? NULL : PyLong_FromLong(remaining);
 }
 
-/* add(event, distinct_id, time, received, wall, note): collects an event that is given by its parts. */
+/* add(event, distinct_id, time, received, wall, note): records an event given by its parts. */
 static PyObject *
 add(Observer *self, PyObject *const *arguments, Py_ssize_t count)
 {
@@ -122,7 +122,7 @@ add(Observer *self, PyObject *const *arguments, Py_ssize_t count)
     Py_RETURN_NONE;
 }
 
-/* cut(events, walls): remove all events and wall times after so many. */
+/* cut(events, walls): remove all events and wall times beyond these numbers. */
 static PyObject *
 cut(Observer *self, PyObject *arguments)
 {
@@ -131,7 +131,7 @@ cut(Observer *self, PyObject *arguments)
         return NULL;
     Column *columns = self->columns;
     if (events < 0 || walls < 0 || events > columns[TIMES].used || walls > columns[WALLS].used)
-        return PyErr_Format(PyExc_ValueError, "cut to more than there are");
+        return PyErr_Format(PyExc_ValueError, "cannot cut to more than there are");
     Py_ssize_t notes = columns[NOTED].used;
     while (notes > 0 && columns[NOTED].numbers[notes - 1] >= events)
         notes--;

@@ -1,15 +1,15 @@
-/* Texts as JSON strings, as msgspec writes them. */
+/* Writes text as JSON strings, exactly as msgspec does. */
 
 #include "native.h"
 
-/* How many bytes more a byte takes in a JSON string. */
+/* How many extra bytes a byte takes in a JSON string. */
 static const unsigned char more[256] = {
     5, 5, 5, 5, 5, 5, 5, 5, 1, 1, 1, 5, 1, 1, 5, 5, /* \b \t \n \f \r have short escapes */
     5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5,
     ['"'] = 1, ['\\'] = 1,
 };
 
-/* Sixteen bytes at a time: compilers make vector instructions of it where the processor has them. */
+/* Sixteen bytes at a time: compilers turn this into vector instructions if the processor has them. */
 typedef unsigned char Sixteen __attribute__((vector_size(16)));
 
 static inline Sixteen
@@ -20,7 +20,7 @@ sixteen_at(const char *at)
     return bytes;
 }
 
-/* 0xff for each byte that gets a backslash and stays. */
+/* 0xff for each byte that gets a backslash before it. */
 static inline Sixteen
 escaped(Sixteen bytes)
 {
@@ -86,7 +86,7 @@ write_plain(char *to, const char *at, Py_ssize_t length)
         }
         return next + length + 1;
     }
-    if (length < 16) { /* the first and the last eight bytes, of which some are the same */
+    if (length < 16) { /* the first and the last eight bytes, which overlap */
         char ends[16];
         memcpy(ends, at, 8);
         memcpy(ends + 8, at + length - 8, 8);
@@ -99,7 +99,7 @@ write_plain(char *to, const char *at, Py_ssize_t length)
     }
     for (Py_ssize_t done = 0;; done += 16) {
         if (done > length - 16)
-            done = length - 16; /* the last bytes, of which some are written already */
+            done = length - 16; /* the last bytes, some of which are already written */
         Sixteen bytes = sixteen_at(at + done);
         if (any(escaped(bytes) | controls(bytes)))
             return NULL;
@@ -128,7 +128,7 @@ write_quoted(char *to, const char *at, Py_ssize_t length)
         }
         for (; at < stop; at++) {
             unsigned char byte = (unsigned char)*at;
-            *to = '\\'; /* which the byte itself replaces where it needs none: there is no branch to predict */
+            *to = '\\'; /* the byte itself replaces it if it needs none: no branch to predict */
             to += more[byte] != 0;
             if (byte >= 0x20)
                 *to++ = (char)byte;

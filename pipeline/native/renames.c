@@ -1,4 +1,4 @@
-/* Changes of properties by their names alone: Renames drops and renames them, Spread copies the members of an object, or
+/* Changes properties by their names alone: Renames drops and renames them; Spread copies the members of an object, or
  * the columns of the row, to them. */
 
 #include "native.h"
@@ -22,8 +22,8 @@ typedef struct {
     PyObject *table;      /* dict: old name -> number of the change */
     PyObject *collided;   /* called when a row has both names */
     PyObject *watched;    /* frozenset of names */
-    PyObject *on_watched; /* called before all changes when the row has a watched name */
-    PyObject *leaves;     /* called once with each name that no change has: whether it is dropped; or NULL */
+    PyObject *on_watched; /* called before all changes if the row has a watched name */
+    PyObject *leaves;     /* called once with each name without a change, to ask whether it is dropped; or NULL */
     Answers answers;
     vectorcallfunc call;
 } Renames;
@@ -69,7 +69,7 @@ change_of(Renames *self, Name *name)
     return *answer;
 }
 
-/* The changes of one call. Python that it calls may change the members, so there are no pointers into them. */
+/* The changes of one call. Python code that it calls may change the members, so there are no pointers into them. */
 typedef struct {
     Py_ssize_t *numbers; /* the numbers of the changes that apply, ascending */
     Member *removed;     /* the member that each removes; its value is owned */
@@ -131,7 +131,7 @@ find_changes(Renames *self, const Members *members, Changing *work)
     return 0;
 }
 
-/* Remove and return a member; without a name where there is none. */
+/* Remove and return a member; the result has no name if there is none. */
 static Member
 remove_named(Members *members, const Name *name)
 {
@@ -288,15 +288,15 @@ PyTypeObject Renames_Type = {
 
 typedef struct {
     Name *name;
-    uint64_t call; /* the latest in which a member got the name */
+    uint64_t call; /* the last call in which a member got the name */
 } Target;
 
 typedef struct {
     PyObject_HEAD
     PyObject *new_name; /* called once with each name, returns the new one or None */
     PyObject *blanks;   /* a Blanks: members that it removes are left out; or NULL */
-    PyObject *collided; /* called where the properties have the new name */
-    PyObject *slow;     /* called where two members get one name, or there are too many */
+    PyObject *collided; /* called if the properties have the new name */
+    PyObject *slow;     /* called if two members get one name, or there are too many */
     int without_nulls;  /* members that are null are left out */
     Target *targets;
     Py_ssize_t count, room;
@@ -305,7 +305,7 @@ typedef struct {
     vectorcallfunc call;
 } Spread;
 
-/* The number of a new name, added where it is new; -1 with an exception. */
+/* The number of a new name, added if it is new; -1 with an exception. */
 static Py_ssize_t
 target_of(Spread *self, PyObject *text)
 {
@@ -347,7 +347,7 @@ spread_as(Spread *self, const Name *name)
     return *answer = none ? NONE : (uint32_t)target + 2;
 }
 
-/* What each member becomes, NULL for nothing. 1; 0 where it is left to Python; -1 with an exception. */
+/* What each member becomes, NULL for nothing. 1; 0 if it is left to Python; -1 with an exception. */
 static int
 find_targets(Spread *self, const Members *object, Name **names)
 {
@@ -378,7 +378,7 @@ find_targets(Spread *self, const Members *object, Name **names)
     return 1;
 }
 
-/* spread(object): Members of their own; None where it is left to Python. */
+/* spread(object): new Members; None if it is left to Python. */
 static PyObject *
 select_members(Spread *self, const Members *object)
 {

@@ -1,14 +1,14 @@
-/* Reads the ordinary texts of a row (times, ids, uuids), and leaves every other one to Python. */
+/* Reads the ordinary strings of a row (times, ids, uuids), and leaves all others to Python. */
 
 #include "native.h"
 
 #define MOST_WORDS 256
-#define LONGEST_WORD 63 /* so that the lengths of words are the bits of 64 */
+#define LONGEST_WORD 63 /* so that lengths fit into the bits of a 64-bit number */
 #define UUID_DIGITS 36
 
 typedef struct {
     PyObject_HEAD
-    PyObject *slow;  /* called for a text that is not ordinary, with the same arguments */
+    PyObject *slow;  /* called with the same arguments for a string that is not ordinary */
     PyObject *words; /* frozenset of str, whose characters `at` points to, or NULL */
     PyObject *format; /* str, the format of times; or NULL */
     const char *at[MOST_WORDS];
@@ -45,7 +45,7 @@ two(const char *at)
 
 #define SECOND 1000000
 
-/* Days since 1970 of a date of the Gregorian calendar; INT64_MIN where there is no such date from the year 1. */
+/* Days since 1970 of a date of the Gregorian calendar; INT64_MIN if there is no such date since the year 1. */
 static int64_t
 days_of(int year, int month, int day)
 {
@@ -55,12 +55,12 @@ days_of(int year, int month, int day)
     int leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     if (day > ends[month] + (month == 2 && leap))
         return INT64_MIN;
-    int64_t shifted = month <= 2 ? year - 1 : year; /* of years that begin in March, so that a leap day ends its year */
+    int64_t shifted = month <= 2 ? year - 1 : year; /* years begin in March, so that a leap day ends its year */
     int64_t of_year = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1;
     return shifted * 365 + shifted / 4 - shifted / 100 + shifted / 400 + of_year - 719468;
 }
 
-/* What follows the minute: 0 where it is not ordinary. */
+/* What follows the minute: 0 if it is not ordinary. */
 static int
 read_ending(const char *at, const char *end, int spaced, int64_t *us, int *utc, int *truncated)
 {
@@ -144,7 +144,7 @@ read_iso(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject 
     return reading_of(us, utc, truncated);
 }
 
-/* The next two characters of a time as a number; -1 where they are no digits, or one of them is not there. */
+/* The next two characters of a time as a number; -1 if they are not digits, or one is missing. */
 static inline int
 next_two(const char **at, const char *end)
 {
@@ -154,7 +154,7 @@ next_two(const char **at, const char *end)
     return two(*at - 2);
 }
 
-/* read_format(text): `pipeline.mapper.codegen.timeformat.TimeFormat.read`, where all numbers have all of their digits. */
+/* read_format(text): `pipeline.mapper.codegen.timeformat.TimeFormat.read`, if all numbers have all of their digits. */
 static PyObject *
 read_format(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
 {
@@ -184,7 +184,7 @@ read_format(PyObject *callable, PyObject *const *arguments, size_t flags, PyObje
     return reading_of((((days * 24 + found['H']) * 60 + found['M']) * 60 + found['S']) * SECOND, 0, 0);
 }
 
-/* Whether a format has the directives Y, m and d, at most H, M and S beside them, and no other percent sign. */
+/* Whether a format has the directives Y, m and d, at most H, M and S in addition, and no other percent sign. */
 static int
 is_plain_format(PyObject *text)
 {
@@ -230,9 +230,9 @@ is_word(const Reader *self, const char *at, Py_ssize_t length)
     return 0;
 }
 
-/* is_placeholder(text): `pipeline.validator.placeholder_ids.is_placeholder`, whose words in small letters are given.
- * False for an ordinary id: ASCII, none of the words in any case, and not beginning as a list, an object, a space or
- * the prefix of a device's id. */
+/* is_placeholder(text): `pipeline.validator.placeholder_ids.is_placeholder`, whose words are given in lower case. False
+ * for an ordinary id: ASCII, none of the words in any case, and not beginning like a list, an object, a space or the
+ * prefix of a device's id. */
 static PyObject *
 is_placeholder(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
 {
@@ -260,7 +260,7 @@ clean_uuid(PyObject *callable, PyObject *const *arguments, size_t flags, PyObjec
         return PyObject_Vectorcall(self->slow, arguments, flags, named);
     if (length < UUID_DIGITS)
         Py_RETURN_NONE;
-    int digits = 0; /* that are not 0: the nil uuid is left to Python */
+    int digits = 0; /* digits that are not 0: the nil uuid is left to Python */
     for (Py_ssize_t i = 0; i < length; i++) {
         int dash = i == 8 || i == 13 || i == 18 || i == 23;
         if (dash ? at[i] != '-' : !is_digit(at[i]) && (at[i] < 'a' || at[i] > 'f'))
@@ -279,7 +279,7 @@ take_words(Reader *self, PyObject *set)
     while (iterator != NULL && (word = PyIter_Next(iterator)) != NULL) {
         Py_ssize_t length;
         const char *at = ascii_of(word, &length);
-        Py_DECREF(word); /* the set has it */
+        Py_DECREF(word); /* the set keeps it */
         if (at == NULL || length == 0 || length > LONGEST_WORD || self->count == MOST_WORDS) {
             Py_DECREF(iterator);
             PyErr_Format(PyExc_ValueError, "at most %d words of 1 to %d ASCII characters were expected", MOST_WORDS,

@@ -1,4 +1,4 @@
-/* Eight bytes at once, wherever they lie. */
+/* Eight bytes at once, wherever they are. */
 
 #ifndef BACKCAST_WORDS_H
 #define BACKCAST_WORDS_H

@@ -4,7 +4,7 @@
 
 typedef struct {
     PyObject_HEAD
-    PyObject *reserved; /* frozenset of names: Python writes the events that have one */
+    PyObject *reserved; /* frozenset of names: Python writes events that have one of these */
     PyObject *tail, *tail_beside_ip;
     Name *ip;
     Answers answers;
@@ -18,7 +18,7 @@ static int
 is_reserved(Writer *self, const Name *name)
 {
     if (name->number < self->answers.room && self->answers.answers[name->number] == NO)
-        return 0; /* by far the most often */
+        return 0; /* by far the most common case */
     uint32_t *answer = answer_of(&self->answers, name);
     if (answer == NULL)
         return -1;
@@ -31,7 +31,7 @@ is_reserved(Writer *self, const Name *name)
     return *answer == YES;
 }
 
-/* Whether the service reads an address as missing: `pipeline.encoder.event.is_falsy`. */
+/* Whether the service treats an address as missing: `pipeline.encoder.event.is_falsy`. */
 static int
 is_falsy(const Member *member)
 {
@@ -42,7 +42,7 @@ is_falsy(const Member *member)
     return 0;
 }
 
-/* Whether a text is the same inside a JSON string. */
+/* Whether text stays the same inside a JSON string. */
 static int
 is_plain(const char *at, Py_ssize_t length)
 {
@@ -52,14 +52,14 @@ is_plain(const char *at, Py_ssize_t length)
     return 1;
 }
 
-/* Whether a member is a text that is written as a JSON string here. */
+/* Whether a member is text that is written as a JSON string here. */
 static inline int
 is_text(const Member *member)
 {
     return member->cell != NULL || (member->value != NULL && PyUnicode_CheckExact(member->value));
 }
 
-/* The UTF-8 of a text, as long as the member lives; NULL without an exception for half of a surrogate pair. */
+/* The UTF-8 of a member's text, valid while the member lives; NULL without an exception for half a surrogate pair. */
 static const char *
 utf8_of(const Member *member, Py_ssize_t *length)
 {
@@ -78,7 +78,7 @@ utf8_of(const Member *member, Py_ssize_t *length)
     return utf8;
 }
 
-/* Most names and values are short, for which a call of memcpy costs more than the copy. */
+/* Most names and values are short, and for these a call of memcpy costs more than the copy. */
 static inline char *
 append(char *to, const char *from, Py_ssize_t length)
 {
@@ -96,9 +96,9 @@ append(char *to, const char *from, Py_ssize_t length)
 
 #define APPEND_BYTES(to, bytes) append(to, PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes))
 
-/* The bytes of all properties with their names, as far as no text has to be escaped; 0 where Python has to write the
- * event, -1 with an exception. Values are encoded as JSON where they are not yet, which may run Python; then all are
- * measured once more. */
+/* The bytes of all properties with their names, assuming that no text needs escaping; 0 if Python has to write the
+ * event, -1 with an exception. Values that are not yet JSON are encoded, which may run Python; then all is measured
+ * once more. */
 static Py_ssize_t
 measure(Writer *self, Members *properties, PyObject **tail)
 {
@@ -148,7 +148,7 @@ measure(Writer *self, Members *properties, PyObject **tail)
     }
 }
 
-/* Make the text so long. Where it has to grow it gets twice the room, so that events are seldom moved. */
+/* Set the text's length. If it has to grow, its room is doubled, so that events are seldom moved. */
 static int
 make_room(PyObject *text, Py_ssize_t length)
 {
@@ -157,8 +157,8 @@ make_room(PyObject *text, Py_ssize_t length)
     return PyByteArray_Resize(text, length);
 }
 
-/* Write all properties from `to` on; returns the byte behind them, NULL with an exception. Where a text takes more than
- * it has, `text` grows by that: all of it behind `to` is still to be written. */
+/* Write all properties, starting at `to`; returns the byte after them, NULL with an exception. If a text takes more
+ * than was measured, `text` grows by that much: all of it after `to` is still to be written. */
 static char *
 write_properties(PyObject *text, char *to, const Members *properties)
 {
@@ -220,7 +220,7 @@ append_event(Writer *self, PyObject *const *arguments, Py_ssize_t most)
     *to++ = '"';
     to = write_properties(text, to, properties);
     int too_long = PyByteArray_GET_SIZE(text) - before - after >= most;
-    if (to == NULL || too_long) /* `most` bytes, once texts were escaped */
+    if (to == NULL || too_long) /* `most` bytes, after escaping */
         return PyByteArray_Resize(text, before) < 0 || to == NULL ? -1 : 0;
     to = APPEND_BYTES(to, tail);
     APPEND_BYTES(to, ending);

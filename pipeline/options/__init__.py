@@ -6,9 +6,9 @@
               ReceiptCheckOptions  DiscardOptions
 
 A step of `pipeline.api` takes one of these objects; the command of the step builds it from its flags
-(`pipeline.cli.flags`) and a job from its file (`pipeline.jobs.loading`). A new option is a field here, and its use; one
-that several steps have is a function in `shared`. What of the options of a plan decides what is sent is sealed in it,
-resolved, as `pipeline.models.SealedOptions`.
+(`pipeline.cli.flags`) and a job from its file (`pipeline.jobs.loading`). To add an option, add a field here and use it;
+an option that several steps have is a function in `shared`. The plan options that decide what is sent are sealed in the
+plan, resolved, as `pipeline.models.SealedOptions`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 5000                          events a second
 2MB                           bytes a second, of requests as they travel
-5000,2MB,500@08:00-18:00      both; and 500 events a second from 8 to 18 o'clock, in place of 5000
-22:00-06:00                   hours; those that end before they begin go past midnight
+5000,2MB,500@08:00-18:00      both, but only 500 events a second from 08:00 to 18:00
+22:00-06:00                   hours; if they end before they begin, they run past midnight
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
 
 
 class Hours(NamedTuple):
-    """Some hours of every day, in minutes from midnight: from `first` on, until `last`."""
+    """The same hours of every day, in minutes from midnight: from `first` until `last`."""
 
     first: int
     last: int
 
     def left(self, minute: float) -> float:
-        """Minutes until these hours end; 0 outside of them."""
+        """Minutes until these hours end; 0 outside them."""
         since = (minute - self.first) % DAY_MINUTES
         length = (self.last - self.first) % DAY_MINUTES or DAY_MINUTES
         return max(0.0, length - since)
 
 
 class RateLimit(NamedTuple):
-    """At most so many `unit` (EVENTS or BYTES) a second, in these hours; None: in all others."""
+    """At most `most` units (EVENTS or BYTES) a second, in these hours; None: in hours without a limit of their own."""
 
     most: float
     unit: str = EVENTS
@@ -52,19 +52,19 @@ def read_limits(text: str | float) -> tuple[RateLimit, ...]:
         hours = None if match[3] is None else read_hours(match[3])[0]
         limit = RateLimit(float(match[1]) * UNITS.get(match[2], 1), BYTES if match[2] else EVENTS, hours)
         if any((limit.unit, limit.hours) == (other.unit, other.hours) for other in found):
-            raise UsageError(f"a second rate for the same hours: {one.strip()!r}", hint="give one for each")
+            raise UsageError(f"two rates for the same hours: {one.strip()!r}", hint="give one rate for each")
         found.append(limit)
     return tuple(found)
 
 
 def read_rate(text: str) -> float | str:
-    """A rate that `read_limits` can read: a number where it is one of events alone. Raises UsageError."""
+    """A rate that `read_limits` can read: a number if it is a single limit of events. Raises UsageError."""
     limits = read_limits(text)
     return limits[0].most if len(limits) == 1 and limits[0] == RateLimit(limits[0].most) else text
 
 
 def read_hours(text: str) -> tuple[Hours, ...]:
-    """`08:00-18:00`, several with commas between. Raises UsageError."""
+    """One or more spans such as `08:00-18:00`, separated by commas. Raises UsageError."""
     found = []
     for one in text.split(","):
         match = _HOURS.fullmatch(one.strip())
@@ -73,16 +73,16 @@ def read_hours(text: str) -> tuple[Hours, ...]:
             raise UsageError(f"not hours of a day: {one.strip()!r}", hint="write 08:00-18:00 or 22:00-06:00")
         found.append(hours)
     if all(any(hours.left(minute) for hours in found) for minute in range(DAY_MINUTES)):
-        raise UsageError(f"these hours are the whole day: {text!r}", hint="leave some time to send in")
+        raise UsageError(f"these hours cover the whole day: {text!r}", hint="leave some time to send in")
     return tuple(found)
 
 
 def checked_hours(text: str) -> str:
-    """Hours as they are written. Raises UsageError."""
+    """The text itself, once `read_hours` has read it. Raises UsageError."""
     read_hours(text)
     return text
 
 
 def slowest(limits: Sequence[RateLimit], unit: str) -> float | None:
-    """The lowest limit of a unit, None without one."""
+    """The lowest limit of a unit; None if it has no limit."""
     return min((limit.most for limit in limits if limit.unit == unit), default=None)

@@ -1,4 +1,4 @@
-"""The options of downloading an export, of looking at it and of planning it."""
+"""The options of downloading, looking at and planning an export."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from pipeline.options import shared
 
 @dataclass(frozen=True, kw_only=True)
 class FetchOptions(Checked):
-    """The options of a fetch. `host` is a region of the tool or a URL, `window` and `retry_for` are seconds; the pauses
-    between tries, in seconds too, have no flag."""
+    """The options of a fetch. `host` is a region of the tool or a URL; `window` and `retry_for` are seconds, and so are
+    the pauses between tries, which have no flag."""
 
     host: str = option(
         "us", "--from", metavar="us|eu|in|URL", shown=True,
-        help="The region that the project is in, or the address of the API.",
+        help="The project's region, or the address of the API.",
     )  # fmt: skip
     project: str | None = option(
         None, "--project", metavar="ID", help="The project's id, for Mixpanel and PostHog.",
     )  # fmt: skip
     window: float | None = option(
         None, "--window", metavar="TIME", read=read_seconds,
-        help="How much to ask for at once; what is too large for the tool is divided.  [default: 1d]",
+        help="Time span to request at once; spans that are too large for the tool are split.  [default: 1d]",
     )  # fmt: skip
     count: bool = option(
-        True, "--no-count", help="Do not compare with the tool's own counts of events, which costs it a query a window."
+        True, "--no-count", help="Do not compare with the tool's own event counts, which take a query per window."
     )
     retry_for: float = option(
         7200.0, "--retry-for", least=0, metavar="TIME", read=read_seconds, shown="2h",
-        help="How long one request is tried again that the tool does not answer for now.",
+        help="How long to retry a request that the tool does not answer.",
     )  # fmt: skip
     timeout: float = shared.timeout(300.0)
     ca_file: str | None = shared.ca_file()
@@ -54,8 +54,8 @@ class FetchOptions(Checked):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large a request may be (docs/know/service.md#encodings-and-sizes says why: every known limit of the service
-    holds)."""
+    """How large a request may be. The defaults stay within every known limit of the service
+    (docs/know/service.md#encodings-and-sizes)."""
 
     batch_events: int = 5_000
     batch_bytes: int = 5 * 1024 * 1024
@@ -83,27 +83,27 @@ class SurveyOptions(Checked):
         metavar="NAME=VALUE",
         help=FILE_SETTINGS,
     )
-    report: PathText | None = option(None, "--report", metavar="FILE", help="Also write it as a page with pictures.")
+    report: PathText | None = option(None, "--report", metavar="FILE", help="Also write a page with charts.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EstimateOptions(Checked):
-    """The options of an estimate, beside those of a plan."""
+    """The options of an estimate, in addition to those of a plan."""
 
     estimate: bool = option(
         False, "--estimate",
         help="Only estimate hours, machines and bytes from a sample; nothing is written, and --output is not needed.",
     )  # fmt: skip
     rate: float | None = option(
-        None, "--rate", metavar="N", above=0, help="With --estimate: the maximum events per second of `apply --rate`.",
+        None, "--rate", metavar="N", above=0, help="With --estimate: maximum events per second, as for `apply --rate`.",
     )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(Checked):
-    """The options of a plan. None leaves a value to the mapping or to the export, as the help of each says.
+    """The options of a plan. If one is None, the mapping or the export decides, as its help says.
 
-    `timezone` is one text or several, `ZONE` or `ZONE@DATE`. `since` and `until` are a half-open window of event time.
+    `timezone` is one string or several, `ZONE` or `ZONE@DATE`. `since` and `until` are a half-open window of time.
     """
 
     mapping: PathText | None = option(
@@ -113,10 +113,10 @@ class PlanOptions(Checked):
     )  # fmt: skip
     target: str = option(
         "", "--for", metavar="us|eu|URL|file:DIR|s3://…", complete="targets",
-        help="The intended target; decides which spelling of events (dialect) is written.",
+        help="The intended target; decides how events are spelled (the dialect).",
     )  # fmt: skip
     dialect: str | None = option(
-        None, "--dialect", choices=("contract", "posthog"), help="Override that spelling.", without="that of --for",
+        None, "--dialect", choices=("contract", "posthog"), help="Override the dialect.", without="that of --for",
         job="dialect", job_help="contract or posthog: the spelling of events, if not that of `to`",
     )  # fmt: skip
     since: Instant | None = option(
@@ -129,8 +129,8 @@ class PlanOptions(Checked):
     )  # fmt: skip
     timezone: str | Sequence[str] = option(
         (), "--timezone", many=True, metavar="ZONE[@DATE]", complete="zones",
-        help="IANA zone of a tool that writes local times; repeat with @DATE where it changed.",
-        job="timezone", job_help="the zone of a tool that writes local times; a list with ZONE@DATE where it changed",
+        help="IANA zone, if the tool writes local times; repeat with @DATE for each change.",
+        job="timezone", job_help="the zone, if the tool writes local times; a list with ZONE@DATE if it changed",
     )  # fmt: skip
     settings: Mapping[str, str] = option(
         dict, "--set", many=True, read=read_settings, metavar="KEY=VALUE", help="A setting of the mapping.",
@@ -138,46 +138,46 @@ class PlanOptions(Checked):
     )  # fmt: skip
     exclude_ids: Path | str | None = option(
         None, "--exclude-ids", path="file", metavar="FILE",
-        help="Ids to leave out, one a line: people who asked to be forgotten.",
-        job="exclude_ids", job_help="a file of ids to leave out, one a line",
+        help="Ids to leave out, one per line, such as people who asked to be forgotten.",
+        job="exclude_ids", job_help="a file of ids to leave out, one per line",
     )  # fmt: skip
     limit: int | None = option(
         None, "--limit", least=1, metavar="N", help="Read only the first N rows.", without="every row"
     )
     max_rejects: str = option(
-        "0", "--max-rejects", metavar="N|P%", shown=True, help="Maximum rejected rows.",
+        "0", "--max-rejects", metavar="N|P%", shown=True, help="Stop if more rows than this are rejected.",
         job="gates.max_rejects", job_help="rows that may be rejected, such as 100 or 0.1%",
     )  # fmt: skip
     allow_ignored: int = option(
         0, "--allow-ignored", least=0, metavar="N", shown=True,
-        help="Maximum files without rows that are left out although they are named like files that are read.",
-        job="gates.allow_ignored", job_help="files that may be left out although they are named like files with rows",
+        help="Stop if more files than this have no rows although their names are like those of files with rows.",
+        job="gates.allow_ignored", job_help="files without rows that may be named like files with rows",
     )  # fmt: skip
     max_unmapped: str | None = option(
         None, "--max-unmapped", metavar="N|P%",
-        help="Maximum fields and event names that are kept and that the mapping does not name.  [default: any number]",
-        job="gates.max_unmapped", job_help="fields and event names that the mapping need not name, such as 0 or 10%",
+        help="Stop if more fields and event names than this are kept but not in the mapping.  [default: any number]",
+        job="gates.max_unmapped", job_help="kept fields and event names that the mapping may lack, such as 0 or 10%",
     )  # fmt: skip
     spike: float = option(
         5.0, "--spike", above=1, metavar="TIMES", shown="5",
         help="Warn of a day with more than this many times the median events of the 28 days before and after.",
-        job="gates.spike", job_help="a warning where a day has more than so many times its median, such as 8",
+        job="gates.spike", job_help="warn of a day with more than this many times its median, such as 8",
     )  # fmt: skip
     level: float = option(
         1.8, "--level", above=1, metavar="TIMES", shown=True,
-        help="Warn where the events a day become this many times more or fewer at once, and stay so for four weeks.",
-        job="gates.level", job_help="a warning where events a day become this many times more or fewer, such as 2.5",
+        help="Warn if daily events suddenly rise or fall by this factor and stay there for four weeks.",
+        job="gates.level", job_help="warn if daily events rise or fall by this factor, such as 2.5",
     )  # fmt: skip
     gap: int | None = option(
         None, "--gap", least=1, metavar="DAYS",
-        help="Warn of this many days without events where events are usual, or without a file among dated files."
-        "  [default: 1; 3 where weekends have none, and for a single event name]",
-        job="gates.gap", job_help="a warning of so many days without events",
+        help="Warn of this many days without events if events are usual on such days, or without a file among dated"
+        " files.  [default: 1; 3 if weekends have none, and for a single event name]",
+        job="gates.gap", job_help="warn of this many days without events",
     )  # fmt: skip
     hour_events: int = option(
         1_000, "--hour-events", least=1_000, metavar="N", shown=True,
-        help="Compare hours of day, to find a wrong time zone, where a history or a month has so many events.",
-        job="gates.hour_events", job_help="events that a month needs for its hours of day to be compared",
+        help="Look for a wrong time zone, by hour of day, if the history or a month has at least this many events.",
+        job="gates.hour_events", job_help="events that a month needs before its hours of day are compared",
     )  # fmt: skip
     per_second: int = option(
         100, "--per-second", least=1, metavar="N", shown=True,
@@ -193,30 +193,30 @@ class PlanOptions(Checked):
     )  # fmt: skip
     repeated: float = option(
         0.1, "--repeated", above=0, metavar="PERCENT", shown=True,
-        help="Warn where more than this share of the events, in percent, equal an earlier event of the same person and"
+        help="Warn if more than this percentage of the events equal an earlier event of the same person in the same"
         " second in all but their uuid.",
     )  # fmt: skip
     one_day: float = option(
         50.0, "--one-day", above=0, metavar="PERCENT", shown="50",
-        help="Say where more than this share of the events, in percent, are of people who are seen on one day alone.",
+        help="Note if more than this percentage of the events belong to people seen on a single day.",
     )  # fmt: skip
     mixed_types: float = option(
         1.0, "--mixed-types", least=0, most=100, metavar="PERCENT", shown="1",
-        help="Warn of a property of which more than this percentage of the values are of another type than most, or are"
-        " numbers as texts beside numbers.",
+        help="Warn of a property if more than this percentage of its values have another type than most, or are"
+        " numbers written as strings among real numbers.",
     )  # fmt: skip
     null_jump: float = option(
         30.0, "--null-jump", least=0, most=100, metavar="POINTS", shown="30",
-        help="Warn of a property that is missing, null or blank in this many percentage points more of the events than"
-        " in the month before.",
+        help="Warn of a property if the share of events in which it is missing, null or blank rises by this many"
+        " percentage points from one month to the next.",
     )  # fmt: skip
     cut_values: int = option(
         10, "--cut-values", least=1, metavar="N", shown=True,
-        help="Warn where so many texts of a property end at the same usual limit, as 255 characters.",
+        help="Warn if this many strings of a property end at the same common limit, such as 255 characters.",
     )  # fmt: skip
     property_names: int = option(
         100, "--property-names", least=1, metavar="N", shown=True,
-        help="Warn of an event name with so many properties that three of its events or fewer have.",
+        help="Warn of an event name with this many properties that occur in three of its events or fewer.",
     )  # fmt: skip
     show_values: bool = shared.show_values(" in pairs of row and event")
     show_ids: bool = shared.show_ids(" in pairs of row and event")
@@ -227,54 +227,56 @@ class PlanOptions(Checked):
     )  # fmt: skip
     allow_recent: bool = option(False, "--allow-recent", help="Also send events under 48 hours old, billed as live.")
     collapse_identical: bool = option(
-        False, "--collapse-identical", help="Identical rows without a source id become one event.",
-        job="collapse", job_words=("none", "identical"), job_help="none, or identical where rows have no source key",
+        False, "--collapse-identical", help="Turn identical rows without a source id into one event.",
+        job="collapse", job_words=("none", "identical"),
+        job_help="none, or identical: identical rows without a source key become one event",
     )  # fmt: skip
     allow_key_conflicts: bool = option(
         False, "--allow-key-conflicts",
-        help="Rows of one source id are one event even where their event names or UTC days differ.",
-        job="gates.key_conflicts", job_words=("stop", "allow"), job_help="rows of one key that are different events",
+        help="Treat rows with one source id as one event even if their event names or UTC days differ.",
+        job="gates.key_conflicts", job_words=("stop", "allow"),
+        job_help="stop at, or allow, rows of one key that are different events",
     )  # fmt: skip
     name: str = option(
         "", "--name", metavar="TEXT", help="A name for this import, carried by every event.",
         job="name", job_help="a name for this import, carried by every event",
     )  # fmt: skip
-    provenance: bool = option(True, "--no-provenance", help="Leave the import's own properties off the events.")
+    provenance: bool = option(True, "--no-provenance", help="Do not add the import's own properties to the events.")
     max_batch_events: int = option(
         Limits().batch_events, "--max-batch-events", least=1, most=100_000, metavar="N", shown=True,
-        help="Maximum events of a request.",
+        help="Maximum events per request.",
     )  # fmt: skip
     max_batch_bytes: int = option(
         Limits().batch_bytes, "--max-batch-bytes", least=1000, most=9 * 1024 * 1024, metavar="N", shown=True,
-        help="Maximum bytes of a request, before compression.",
+        help="Maximum bytes per request, before compression.",
     )  # fmt: skip
     person_properties: str | None = option(
         None, "--person-properties", choices=("none", "final"),
-        help="Each person's last values, sent once, or none.  [default: the mapping's, else final]",
-        job="persons.properties", job_help="none, or final where the files are profiles alone",
+        help="final sends each person's last values, once; none sends none.  [default: the mapping's, else final]",
+        job="persons.properties", job_help="none; or final, if the files contain only profiles",
     )  # fmt: skip
     profile_policy: str | None = option(
         None, "--profile-policy", metavar="fill-only|overwrite|prefix=TEXT", complete="policies",
-        help="How existing profile values are handled.  [default: the mapping's, else fill-only]",
+        help="What happens to existing profile values.  [default: the mapping's, else fill-only]",
     )  # fmt: skip
     promoted_properties: str | None = option(
         None, "--promoted-properties", choices=("leave", "final"),
-        help="Event properties that the service copies to persons ($browser, utm_source, …): leave whatever arrives"
-        " last, or send final values: first ones before all events, as $set_once of $initial_…, and last ones after"
-        " them, as $set under every policy, since events overwrite these anyway. Reads the export twice."
-        "  [default: the mapping's, else leave]",
+        help="Event properties that the service copies to persons ($browser, utm_source, …). leave: whatever arrives"
+        " last stays. final: send final values, the first ones before all events, as $set_once of $initial_…, and the"
+        " last ones after them, as $set under every policy, since events overwrite these anyway; reads the export"
+        " twice.  [default: the mapping's, else leave]",
     )  # fmt: skip
     persons: str = option(
         "all", "--persons", choices=("all", "identified"), shown=True,
-        help="Whose events make profiles; merges and groups need one.",
+        help="Whose events create profiles; merges and groups need one.",
     )  # fmt: skip
     max_ids_per_person: int = option(
         50, "--max-ids-per-person", least=1, metavar="N", shown=True,
-        help="A user with more anonymous ids than this is not merged with them.",
+        help="Do not merge a user who has more anonymous ids than this.",
     )  # fmt: skip
     identities: Path | str | None = option(
         None, "--identities", path="file", metavar="FILE",
-        help="Pairs of ids of your own: CSV with anonymous_id,user_id, or the same as JSON lines.",
+        help="Your own pairs of ids: CSV with the columns anonymous_id,user_id, or the same as JSON lines.",
     )  # fmt: skip
     group_types: Sequence[str] = option(
         (), "--group-types", metavar="A,B,C", read=read_names,
@@ -283,34 +285,34 @@ class PlanOptions(Checked):
     )  # fmt: skip
     earlier: Sequence[PathText] | None = option(
         None, "--earlier", many=True, path="folder", exists=False, metavar="DIR",
-        help="An earlier plan whose merges are already applied; repeat."
-        "  [default: those beside -o for the same target]",
-        job="earlier", job_help="plans of the same target that were sent before: nothing of them is sent again",
+        help="An earlier plan whose merges are already applied; repeat for more."
+        "  [default: those next to -o for the same target]",
+        job="earlier", job_help="plans for the same target that were sent before: nothing in them is sent again",
     )  # fmt: skip
     canary: int = option(
         500, "--canary", least=0, most=100_000, metavar="N", shown=True,
-        help="Put a sample of at most N events first, whole people that show each event name, year, rule, merge and"
-        " profile update: `apply --canary` sends it alone.  0 for none.",
+        help="Put a sample of at most N events first: all events of a few people, chosen to cover every event name,"
+        " year, rule, merge and profile update. `apply --canary` sends it alone.  0 for none.",
         job="canary",
-        job_help="a sample of at most N events of each window is sent first and read back, then the rest",
+        job_help="at most N events of each window are sent first and read back, then the rest",
     )  # fmt: skip
     replay: PathText | None = option(
         None, "--replay", path="folder", exists=False, metavar="DIR",
-        help="Plan only what this plan, which was sent, did not deliver: refused events and rejected rows, after the"
-        " mapping or the rows were corrected. Its options apply where none is given.",
+        help="Plan only what this plan, already sent, did not deliver: its refused events and rejected rows, once the"
+        " mapping or the rows are corrected. Its options apply unless you give others.",
     )  # fmt: skip
     as_of: Instant | None = option(
         None, "--as-of", metavar="TIME", read=read_instant,
-        help="The plan's instant, to repeat an earlier plan exactly.  [default: now]",
+        help="Plan as if it were this time, to repeat an earlier plan exactly.  [default: now]",
     )  # fmt: skip
     report: Path | None = option(
         None, "--report", metavar="junit=FILE", read=read_report,
-        help="Also write the checks for a pipeline, as JUnit XML.",
+        help="Also write the checks as JUnit XML, for a CI pipeline.",
     )  # fmt: skip
     workers: int | None = shared.workers()
     engine: str = option(
         "local", "--engine", metavar="NAME[=ADDRESS]", read=read_engine, shown=True,
-        help="Where rows are read and encoded: local, dask or spark; dask=tcp://HOST:8786 is a cluster that runs.",
+        help="Where rows are read and encoded: local, dask or spark; dask=tcp://HOST:8786 uses a running cluster.",
     )  # fmt: skip
 
     @property

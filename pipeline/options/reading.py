@@ -1,4 +1,4 @@
-"""The options of what is done with a plan: what landed, what was rejected, how two plans differ, what is discarded."""
+"""The options of the steps after planning: verify, list rejects, compare plans, write receipts, discard."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pipeline.options import shared
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyOptions(Checked):
-    """The options of a verification. `whole`: events of the project that are not of this plan count as extra. `settle`
-    is seconds; None is `pipeline.verify.settle.SETTLE_SECONDS`, and none for this machine."""
+    """The options of a verification. `whole`: events of the project that the plan does not have count as extra.
+    `settle` is seconds; None is `pipeline.verify.settle.SETTLE_SECONDS`, or 0 for a target on this machine."""
 
     fields: str = option(
         "sample", "--fields", choices=("sample", "all", "none"), shown=True,
-        help="Compare every property, and merges, profiles and groups: of some events of each name and year, of all"
-        " events, or of none.",
-        job="verify.fields", job_help="sample, all or none: of which events of a window every property is compared",
+        help="Compare every property, and merges, profiles and groups: for some events of each name and year (sample),"
+        " for all events, or for none.",
+        job="verify.fields", job_help="sample, all or none: for which events of a window every property is compared",
     )  # fmt: skip
     uuids: str = option(
         "all", "--uuids", choices=("all", "differing"), shown=True,
-        help="Compare events one by one: all, or those of days whose counts differ. Only all of them are a proof.",
+        help="Compare events one by one: all, or only those of days whose counts differ. A proof needs all.",
     )  # fmt: skip
     settle: float | None = option(
         None, "--settle", least=0, metavar="TIME", read=read_seconds,
-        help="Begin this long after the last event was accepted, since the service needs time to show it."
+        help="Wait this long after the last event was accepted, since the service needs time to show it."
         "  [default: 10m; none on this machine]",
     )  # fmt: skip
     repair: bool = option(
         False, "--repair",
-        help="Send the missing events again, with the same uuids, and compare once more; their number is asked for.",
+        help="Send the missing events again, with the same uuids, and compare again. Asks you to confirm their number.",
     )  # fmt: skip
     api: str | None = shared.api()
     project: str | None = shared.project("1 on this machine")
@@ -85,7 +85,7 @@ class ReceiptCheckOptions(Checked):
     )  # fmt: skip
     public_key: PathText | None = option(
         None, "--public-key", path="file", metavar="FILE",
-        help="The public key of whoever signed it, PEM or OpenSSH. Without it nothing shows who wrote the receipt.",
+        help="The public key of whoever signed it, PEM or OpenSSH. Without it, nothing proves who wrote the receipt.",
     )  # fmt: skip
 
 
@@ -103,14 +103,14 @@ class DiffOptions(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class DiscardOptions(Checked):
-    """What is discarded of a plan, and which plan may be."""
+    """What to discard from a plan, and whether an unfinished plan may be discarded."""
 
     unsent: bool = option(
         False, "--unsent",
-        help="Discard the events also if not all of them are sent and verified: nobody can send them then.",
+        help="Discard the events even if some are not sent and verified; they can never be sent then.",
     )  # fmt: skip
     keep_merges: bool = option(
         False,
         "--keep-merges",
-        help="Keep the ids that are merged, which later plans for the target do not contradict.",
+        help="Keep the merged ids, so that later plans for the target do not contradict them.",
     )

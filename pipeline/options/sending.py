@@ -1,4 +1,4 @@
-"""The options of everything that talks to a target: rehearsing, checking it, sending, and a scheduled job."""
+"""The options of everything that talks to a target: rehearsal, preflight, sending and scheduled jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.options.pace import checked_hours, read_hours, read_limits, read_r
 
 @dataclass(frozen=True, kw_only=True)
 class KeyOptions(Checked):
-    """The files of the keys that a command uses. A key is never on the command line itself."""
+    """The files of the keys that a command uses. A key itself never appears on the command line."""
 
     project_key_file: str | None = option(
         None, "--project-key-file", metavar="FILE", help="A file with the capture key.", without="BACKCAST_PROJECT_KEY"
@@ -29,22 +29,22 @@ class KeyOptions(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class PreflightOptions(Checked):
-    """The options of a look at the target.
+    """The options of a preflight.
 
-    `reach`: also send the capture host a batch without events. `events`: also query what landed in the project.
-    `pause_functions`: functions that would fire are turned off before anything is sent.
+    `reach`: also send an empty batch to the capture host. `events`: also query what landed in the project.
+    `pause_functions`: functions that would fire will be turned off before anything is sent.
     """
 
     api: str | None = shared.api()
-    project: str | None = shared.project("the one of the capture key")
+    project: str | None = shared.project("the capture key's")
     allow_firing: bool = shared.allow_firing()
     max_already_there: str = option(
         "0.1%", "--max-already-there", metavar="N|P%", shown=True,
-        help="Maximum events of the plan that the target may have already.",
-        job="gates.max_already_there", job_help="events that the target may have already, such as 0.1%",
+        help="Stop if the target already has more of the plan's events than this.",
+        job="gates.max_already_there", job_help="events that the target may already have, such as 0.1%",
     )  # fmt: skip
     allow_already_there: bool = option(
-        False, "--allow-already-there", help="Go on although the target has more events of the plan already than that."
+        False, "--allow-already-there", help="Continue even if the target has more than --max-already-there."
     )
     timeout: float = shared.timeout(20.0)
     ca_file: PathText | None = shared.ca_file()
@@ -60,8 +60,8 @@ class PreflightOptions(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class PauseOptions(PreflightOptions):
-    """The same before sending, where hog functions can be turned off meanwhile. `settle` is seconds; None is
-    `pipeline.verify.settle.SETTLE_SECONDS`, and none for this machine."""
+    """The options of the preflight before sending, which can turn off hog functions. `settle` is seconds; None is
+    `pipeline.verify.settle.SETTLE_SECONDS`, or 0 for a target on this machine."""
 
     pause_functions: bool = option(
         False, "--pause-functions",
@@ -71,9 +71,8 @@ class PauseOptions(PreflightOptions):
     )  # fmt: skip
     settle: float | None = option(
         None, "--settle", least=0, metavar="TIME", read=read_seconds,
-        help="Turn them on, and read a canary back, this long after the last event was accepted, since the service acts"
-        " with a delay."
-        "  [default: 10m; none on this machine]",
+        help="How long after the last accepted event to turn them on again and to read a canary back, since the"
+        " service acts with a delay.  [default: 10m; none on this machine]",
         job="settle", job_help="how long after the last event paused functions are turned on again, such as 10m",
     )  # fmt: skip
 
@@ -88,73 +87,75 @@ class RehearseOptions(Checked):
     )  # fmt: skip
     fault_seed: int = option(
         0, "--fault-seed", metavar="N", shown=True,
-        help="Seed of the faults that happen by chance: the same seed and requests give the same faults.",
+        help="Seed of random faults: the same seed and requests give the same faults.",
     )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApplyOptions(Checked):
-    """The options of sending a plan. `retry_for`, `timeout` and `max_duration` are seconds; `phases` None is all.
+    """The options of sending a plan. `retry_for`, `timeout` and `max_duration` are seconds; `phases` None means all.
 
-    `approve_merges` is the number of merges that a person looked at and approved. The first retry of
-    a batch waits up to `first_pause` seconds, later ones longer, up to `longest_pause`.
+    `approve_merges` is the number of merges that a person reviewed and approved. The first retry of a batch waits up to
+    `first_pause` seconds, later ones longer, up to `longest_pause`.
     """
 
-    dry_run: bool = option(False, "--dry-run", help="Build every request that is left, and send none.")
+    dry_run: bool = option(False, "--dry-run", help="Build every remaining request, but send none.")
     phases: Sequence[str] | None = option(
         None, "--phases", metavar="LIST", complete="phases", read=read_names,
-        help="Send only these, as identities,groups; always in the order of the plan."
+        help="Send only these phases, such as identities,groups; always in the order of the plan."
         "  [default: identities,groups,events,persons]",
     )  # fmt: skip
     approve_merges: int | None = option(
         None, "--approve-merges", least=0, metavar="N",
-        help="The number of merges in the plan, which cannot be undone; a target on this machine needs none.",
+        help="The number of merges in the plan, to approve them: they cannot be undone. Not needed on this machine.",
     )  # fmt: skip
     require_rehearsal: bool = option(
         False,
         "--require-rehearsal",
-        help="Refuse a plan that was not rehearsed whole, without anything refused or missing.",
+        help="Refuse a plan unless all of it was rehearsed with nothing refused or missing.",
         job="rehearse",
         job_words=("none", "each"),
-        job_help="none, or each: rehearse each window before it is sent, and stop one whose rehearsal is not proved",
+        job_help="none, or each: rehearse each window before it is sent, and stop if the rehearsal is not proved",
     )
     require_canary: bool = option(
-        False, "--require-canary", help="Refuse a plan without a canary that landed at this target as it was sent."
+        False, "--require-canary", help="Refuse a plan unless its canary landed at this target exactly as sent."
     )
     canary: bool = option(
         False, "--canary",
         help="Send the plan's canary alone, read it back, compare it and stop. The next apply sends the rest.",
     )  # fmt: skip
     rotated_key: bool = option(
-        False, "--rotated-key", help="The key of the same project was changed since the plan was first applied."
+        False,
+        "--rotated-key",
+        help="The project's key was changed since the plan was first applied: accept the new one.",
     )
     rate: float | str | None = option(
         None, "--rate", metavar="LIMIT", read=read_rate, without="no limit", job="rate",
-        help="Maximum events per second, as 5000, or bytes, as 2MB; in some hours of the day, as 500@08:00-18:00."
-        " Several have commas between.",
+        help="Maximum events per second, such as 5000, or bytes, such as 2MB; for some hours of the day,"
+        " 500@08:00-18:00. Separate several with commas.",
         job_help="maximum events per second (5000), or bytes (2MB), also for some hours (5000,500@08:00-18:00)",
     )  # fmt: skip
     quiet_hours: str | None = option(
         None, "--quiet-hours", metavar="HOURS", read=checked_hours, job="quiet_hours",
-        help="Send nothing in these hours of the day, as 08:00-18:00, and go on after them.",
-        job_help="hours of the day in which nothing is sent, as 08:00-18:00",
+        help="Send nothing in these hours of the day, such as 08:00-18:00; continue after them.",
+        job_help="hours of the day in which nothing is sent, such as 08:00-18:00",
     )  # fmt: skip
     hours_timezone: str | None = option(
         None, "--hours-timezone", metavar="ZONE", read=read_zone, job="hours_timezone",
-        help="The zone of the hours of --rate and --quiet-hours.", without="that of this machine",
-        job_help="the zone of the hours of rate and quiet_hours [default: that of this machine]",
+        help="The zone of the hours of --rate and --quiet-hours.", without="this machine's",
+        job_help="the zone of the hours of rate and quiet_hours [default: this machine's]",
     )  # fmt: skip
     order: str = option(
         "auto", "--order", choices=("auto", "person", "any"), shown=True, job="order",
-        help="person: requests with events of one person go one after the other, in the order of the export; any: none"
-        " waits for another; auto: person where events set what the service keeps of a person.",
-        job_help="person, any or auto: whether requests with events of one person go one after the other",
+        help="person: send requests with events of one person one after the other, in the order of the export; any: no"
+        " request waits for another; auto: person, if events set what the service keeps about a person.",
+        job_help="person, any or auto: whether requests with events of one person are sent one after the other",
     )  # fmt: skip
     per_id: int | None = option(
         None, "--per-id", least=1, metavar="N", job="per_id",
-        help="Maximum events a minute of one id; others go on. The service updates no person of a faster one."
+        help="Maximum events per minute for one id; others continue. The service does not update people who are faster."
         "  [default: 5,000; none on this machine]",
-        job_help="maximum events a minute of one id [default: 5,000; none on this machine]",
+        job_help="maximum events per minute for one id [default: 5,000; none on this machine]",
     )  # fmt: skip
     max_concurrency: int = option(
         8, "--max-concurrency", least=1, most=256, metavar="N", shown=True,
@@ -165,7 +166,7 @@ class ApplyOptions(Checked):
         "--max-retries",
         least=0,
         metavar="N",
-        help="Tries of a request after the first.",
+        help="Maximum retries per request.",
         without="as many as --retry-for allows",
     )
     retry_for: float = option(
@@ -180,31 +181,31 @@ class ApplyOptions(Checked):
         help="Events the service may refuse before the run stops.",
     )  # fmt: skip
     allow_beside: bool = option(
-        False, "--allow-beside", help="Send although another run sends to the same project now."
+        False, "--allow-beside", help="Send even if another run is sending to the same project."
     )
     max_duration: float | None = option(
         None, "--max-duration", metavar="TIME", read=read_seconds,
-        help="Stop cleanly after this long, as 30m or 6h; run again to resume.",
+        help="Stop cleanly after this long, such as 30m or 6h; run again to resume.",
     )  # fmt: skip
     ca_file: PathText | None = shared.ca_file()
     redirect_hosts: Sequence[str] = option(
-        (), "--allow-redirect-host", many=True, metavar="HOST[:PORT]", help="A host the key may be redirected to."
+        (), "--allow-redirect-host", many=True, metavar="HOST[:PORT]", help="A host to which the key may be redirected."
     )
     transport: str = option(
         "auto", "--transport", choices=("auto", "v1", "batch"), shown=True,
-        help="v1 has an answer for each event, batch one for each request; auto takes v1 in dialect posthog where the"
-        " target offers it, and never changes within a plan.",
+        help="v1: one answer per event; batch: one per request; auto: v1 in the dialect posthog if the target offers"
+        " it, never changed within a plan.",
         job="transport", job_help="auto, v1 (an answer for each event) or batch (one for each request)",
     )  # fmt: skip
     metrics: PathText | None = option(
         None, "--metrics", metavar="FILE",
-        help="Keep counts of the run in this file, in the OpenMetrics text format, for monitoring.",
-        job="metrics", job_help="a file that keeps counts of the run, in the OpenMetrics text format", path="file",
+        help="Write the run's counts to this file in the OpenMetrics text format, for monitoring.",
+        job="metrics", job_help="a file for the run's counts, in the OpenMetrics text format", path="file",
         exists=False,
     )  # fmt: skip
     metrics_port: int | None = option(
         None, "--metrics-port", least=1, most=65_535, metavar="PORT",
-        help="Serve the same counts on this port of this machine while the run goes on.",
+        help="Serve the same counts on this port of this machine during the run.",
     )  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from pipeline.option_types import option
 def workers() -> Any:
     return option(
         None, "--workers", least=0, most=256, metavar="N",
-        help="Processes that read and encode; 0 works in this one.  [default: one per processor]",
+        help="Number of worker processes; 0 works in this process.  [default: one per processor]",
     )  # fmt: skip
 
 
@@ -25,7 +25,7 @@ def api() -> Any:
 def project(default: str) -> Any:
     return option(
         None, "--project", metavar="ID", help=f"The project's id.  [default: {default}]", job="project",
-        job_help="the id of the target's project, where the personal key can read several",
+        job_help="the id of the target's project, if the personal key can read several",
     )  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def ca_file() -> Any:
 
 def allow_firing() -> Any:
     return option(
-        False, "--allow-firing", help="Go on although hog functions of the project would fire on these events."
+        False, "--allow-firing", help="Continue even if the project's hog functions would fire on these events."
     )
 
 

@@ -1,4 +1,4 @@
-"""What a receipt's check may open: regular files inside one folder, whatever names a receipt, plan or ledger has."""
+"""What checking a receipt may open: regular files inside one folder, whatever names a receipt, plan or ledger has."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _ROOT = "give --source-root the folder that has the export"
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name is that of an entry of a folder, and leads nowhere else."""
+    """Whether a name is an entry of a folder and leads nowhere else."""
     return name not in ("", ".", "..") and not {"/", "\0"} & set(name)
 
 
 def refuse_irregular(directory: Directory, root: Path) -> None:
     """Raise UnsafePlan for a symlink, FIFO, socket or device in a plan's directory, or between `root` and it.
 
-    The directory is below `root`, or is it: `root` is the folder that a person named, which may be a symlink.
+    The directory is `root` or below it. `root` is the folder that a person named, which may be a symlink.
     """
     folder = root
     for name in directory.path.relative_to(root).parts:
@@ -42,17 +42,17 @@ def _refuse(path: Path) -> None:
     if not (stat.S_ISREG(mode := path.lstat().st_mode) or stat.S_ISDIR(mode)):
         kind = "a symlink" if stat.S_ISLNK(mode) else "not a regular file"
         raise UnsafePlan(
-            f"{path} is {kind}, so the plan is not opened", hint="put the file itself there, or take it away"
+            f"{path} is {kind}, so the plan is not opened", hint="replace it with the file itself, or remove it"
         )
 
 
 def inside(path: str, root: PathText) -> str:
-    """The file below `root` that a receipt names: by its whole path, without its first folder, or by its last name.
+    """The file below `root` that a receipt names: by its full path, without its first folder, or by its last name.
 
     Raises UnreadableExport if there is no regular file, or the path leads out of `root`.
     """
     names = [name for name in path.split("/") if name not in ("", ".")]
-    while names[:1] == [".."]:  # of a job, whose export need not be below its folder
+    while names[:1] == [".."]:  # from a job, whose export may be outside its folder
         del names[0]
     if not names or not all(map(is_plain, names)):
         raise UnreadableExport(f"the path leads out of {fspath(root)}", path=path, hint=_ROOT)
@@ -62,5 +62,7 @@ def inside(path: str, root: PathText) -> str:
             continue
         if storage.is_remote(file) or Path(file).resolve().is_relative_to(Path(root).resolve()):
             return file
-        raise UnreadableExport(f"it is a link that leads out of {fspath(root)}", path=path, hint=_ROOT)
-    raise UnreadableExport(f"{fspath(root)} has no such file, or it is not a regular file", path=path, hint=_ROOT)
+        raise UnreadableExport(f"the link leads out of {fspath(root)}", path=path, hint=_ROOT)
+    raise UnreadableExport(
+        f"{fspath(root)} does not have this file, or it is not a regular file", path=path, hint=_ROOT
+    )

@@ -1,7 +1,7 @@
-"""The receipt of a plan: what was read, planned, sent and found again, with digests, in one file that can be checked.
+"""The receipt of a plan: what was read, planned, sent and found again, with digests, in one checkable file.
 
-It states what the plan, its ledger and its results have, and what none of them proves. `pipeline.proof.check` checks a
-receipt without the program that wrote it having to be believed.
+It states what the plan, its ledger and its results say, and what none of them proves. `pipeline.proof.check` checks a
+receipt without trusting the program that wrote it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 FORMAT = "backcast.receipt/1"
 ALGORITHM = "ed25519-file"
-"""Ed25519 over the bytes of the file. An older version signed the values that it read from them, as `ed25519`."""
+"""Ed25519 over the bytes of the file. An older version signed the values read from them, as `ed25519`."""
 _SIGNATURE = re.compile(rb'^ "signature": \{[^{}]*\}', re.MULTILINE)
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """An Ed25519 signature (base64 of 64 bytes) of `signed_bytes`, and the public key (of 32) that it belongs to."""
+    """An Ed25519 signature of `signed_bytes` (64 bytes in base64), and the public key (32) that it belongs to."""
 
     public_key: str
     signature: str
@@ -48,10 +48,10 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 class Input(msgspec.Struct, frozen=True):
-    """One file of the export. `sha256` is of its stored bytes; of an archive's member, of the bytes stored there.
+    """One file of the export. `sha256` is over its stored bytes; for an archive's member, the bytes stored there.
 
-    `member` is "" for a file that is no archive's; `codecs` are the containers that were taken off, outermost first;
-    `rows` is the sum of the next three.
+    `member` is "" for a file that is not in an archive; `codecs` are the containers that were taken off, outermost
+    first; `rows` is the sum of the next three fields.
     """
 
     path: str
@@ -87,7 +87,7 @@ class Planned(msgspec.Struct, frozen=True):
 
 
 class Phase(msgspec.Struct, frozen=True):
-    """Events of one phase; `planned` is the sum of the others."""
+    """Events of one phase; `planned` is the sum of the other fields."""
 
     planned: int
     settled: int
@@ -97,9 +97,9 @@ class Phase(msgspec.Struct, frozen=True):
 
 
 class Sending(msgspec.Struct, frozen=True):
-    """What the ledger has of the sending. `digest` is of its batches and their states (`ledger.state_digest`).
+    """What the ledger says about the sending. `digest` is over its batches and their states (`ledger.state_digest`).
 
-    `resolved_doubts` are batches whose response was lost and that were sent again with the same uuids until one came.
+    `resolved_doubts` are batches whose response was lost and that were resent with the same uuids until one came.
     """
 
     target: str
@@ -115,7 +115,7 @@ class Sending(msgspec.Struct, frozen=True):
 
 
 class Stated(Protocol):
-    """What a receipt states of one plan; `sending` is None where the plan had nothing to send."""
+    """What a receipt states about one plan; `sending` is None if the plan had nothing to send."""
 
     @property
     def plan(self) -> Planned: ...
@@ -128,8 +128,8 @@ class Stated(Protocol):
 
 
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=False):
-    """A receipt. `written` is ISO 8601 in UTC; `state` is the plan's then. `rehearsal`, `rehearsed` and `verification`
-    are null for a step that was not done, `unproved` are sentences."""
+    """A receipt. `written` is ISO 8601 in UTC; `state` is the plan's state then. `rehearsal`, `rehearsed` and
+    `verification` are null for a step that was not done; `unproved` are sentences."""
 
     written: str
     version: str
@@ -149,15 +149,15 @@ class Receipt(msgspec.Struct, frozen=True, omit_defaults=False):
 def write_receipt(plan: Plan, directory: Directory, options: ReceiptOptions) -> Receipt:
     """Write the receipt of a plan that was applied, signed if the options name a key.
 
-    Raises UsageError if nothing was sent, or for the key; BrokenLedger; StalePlan if a file of the plan is not as it
-    was sealed, since the receipt would state digests that nobody finds again.
+    Raises UsageError if nothing was sent, or because of the key; BrokenLedger; StalePlan if a file of the plan was
+    changed since it was sealed, since the receipt would state digests that nobody could reproduce.
     """
     check_tables(plan, directory, files_left(plan, directory))
     return write_signed(build_receipt(plan, directory), directory.receipt, options)
 
 
 def write_signed(receipt: R, default: Path, options: ReceiptOptions) -> R:
-    """Write a receipt, signed where the options name a key, to `default` where they name no file. Raises UsageError."""
+    """Write a receipt to the options' file, else to `default`, signed if they name a key. Raises UsageError."""
     if options.sign is not None:
         content = as_file(receipt)
         receipt = msgspec.structs.replace(receipt, signature=Signature(*signing().sign(content, Path(options.sign))))
@@ -169,12 +169,12 @@ def write_signed(receipt: R, default: Path, options: ReceiptOptions) -> R:
 
 
 def as_file(receipt: object) -> bytes:
-    """The bytes of a receipt's file: sorted names, each on a line of its own."""
+    """The bytes of a receipt's file: names sorted, one per line."""
     return msgspec.json.format(msgspec.json.encode(receipt, order="sorted"), indent=1) + b"\n"
 
 
 def _check_place(to: Path) -> None:
-    """Raise UsageError where another file than a receipt is, such as a plan, or where there is no folder."""
+    """Raise UsageError if the place has a file that is not a receipt, such as a plan, or has no folder."""
     may_replace(to, (b"{",), "--out")
     if not to.exists():
         return
@@ -183,11 +183,11 @@ def _check_place(to: Path) -> None:
     except msgspec.MsgspecError:
         found = ""
     if not found.startswith(("backcast.receipt/", "backcast.job-receipt/")):
-        raise UsageError(f"--out: {to} exists and is not a receipt", hint="give a path where no other file is")
+        raise UsageError(f"--out: {to} exists and is not a receipt", hint="give a path that does not exist yet")
 
 
 class _Formatted(msgspec.Struct):
-    """What each of the tool's JSON files begins with."""
+    """How each of the tool's JSON files begins."""
 
     format: str
 
@@ -198,7 +198,7 @@ def build_receipt(plan: Plan, directory: Directory) -> Receipt:
     sending = sending_of(plan, directory)
     if sending is None:
         raise UsageError(
-            f"nothing of {directory.name} was sent, so there is nothing to give a receipt for",
+            f"nothing of {directory.name} was sent, so there is no receipt to write",
             hint=f"send it first: backcast apply {directory.name} --to us|eu|URL",
         )
     return Receipt(
@@ -216,27 +216,27 @@ def build_receipt(plan: Plan, directory: Directory) -> Receipt:
 
 
 def signing() -> ModuleType:
-    """The module that signs. Raises UsageError where its library is not installed."""
+    """The module that signs. Raises UsageError if its library is not installed."""
     try:
         from pipeline.proof import signature
     except ImportError:
         hint = "install it: pip install 'backcast[sign]'"
-        raise UsageError("signatures need the library cryptography", hint=hint) from None
+        raise UsageError("signatures need the Python package cryptography", hint=hint) from None
     return signature
 
 
 def signed_bytes(content: bytes) -> bytes:
-    """What the signature in a file signs: its bytes with null for the signature, as the file is without one.
+    """The bytes that the signature in a file signs: the file with null for the signature, as if it were unsigned.
 
-    Nothing is parsed, so a name that is there twice cannot hide. b"" for a file that has not one signature, in the
-    place where `as_file` writes it.
+    Nothing is parsed, so a name that occurs twice cannot hide. b"" for a file that does not have exactly one signature
+    where `as_file` writes it.
     """
     bare, count = _SIGNATURE.subn(b' "signature": null', content)
     return bare if count == 1 else b""
 
 
 def input_of(part: PartSeal, path: str = "") -> Input:
-    """What a receipt states of a file; `path` is its name there, if not that in the plan."""
+    """What a receipt states about a file; `path` is its name there, if not the one in the plan."""
     return Input(
         path or part.path, part.member, part.codecs, part.bytes, part.digest,
         part.rows, part.mapped, part.skipped, part.rejected,
@@ -244,7 +244,7 @@ def input_of(part: PartSeal, path: str = "") -> Input:
 
 
 def planned_of(plan: Plan) -> Planned:
-    """What a receipt states of a plan."""
+    """What a receipt states about a plan."""
     rows, options = plan.rows, plan.options
     return Planned(
         plan.digest,
@@ -267,7 +267,7 @@ def planned_of(plan: Plan) -> Planned:
 
 
 def sending_of(plan: Plan, directory: Directory) -> Sending | None:
-    """What a receipt states of the sending, None if the plan was never applied. Raises BrokenLedger."""
+    """What a receipt states about the sending; None if the plan was never applied. Raises BrokenLedger."""
     summary = read_summary(directory.ledger, most=0)
     if (history := summary.history) is None:
         return None
@@ -297,15 +297,15 @@ def unproved_of(plan: Plan, status: PlanStatus, *, replaced: bool = False) -> li
     verification, totals = status.results.verification, status.totals
     if totals.in_doubt and replaced:
         sentences.append(
-            f"Whether {pluralize(totals.in_doubt, 'event')} in doubt arrived, as far as no later plan has them again."
+            f"Whether {pluralize(totals.in_doubt, 'event')} in doubt arrived, unless a later plan sends them again."
         )
     elif totals.in_doubt:
         sentences.append(
-            f"Whether {pluralize(totals.in_doubt, 'event')} in doubt arrived: no response came, and they were not sent"
-            " again yet."
+            f"Whether {pluralize(totals.in_doubt, 'event')} in doubt arrived: no response came, and they have not been"
+            " resent yet."
         )
     if verification is None:
-        sentences.append("That anything landed: what is at the target was not compared with the ledger.")
+        sentences.append("That anything landed: the target was not compared with the ledger.")
     elif verification.events.expected < totals.settled:
         sentences.append("That what was sent after the last verification landed.")
     return sentences

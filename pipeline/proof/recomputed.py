@@ -1,4 +1,4 @@
-"""Each number and name of a receipt is computed again from the plan and the ledger next to it, and compared."""
+"""Computes each number and name of a receipt again, from the plan and ledger next to it, and compares them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ MOST_NAMED = 5
 _SHOWN = 60
 _ABSENT = object()
 BROKEN = (BackcastError, OSError, msgspec.MsgspecError, LookupError, TypeError, ValueError, ArithmeticError)
-"""What reading a plan or ledger raises that somebody made so that it cannot be read."""
+"""Exceptions from reading a plan or ledger that somebody made unreadable on purpose."""
 Result = Literal["ok", "failed", "not checked"]
 Ignore = Callable[[str, Any, Any], bool]
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """One check of a receipt: what was checked, with which result, and what was found."""
+    """One check of a receipt: what was checked, the result, and what was found."""
 
     name: str
     result: Result
@@ -39,7 +39,7 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 def differing(stated: Any, found: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Each value that differs, of two that came from JSON: its path, and both; `_ABSENT` for none."""
+    """Each value that differs between two values from JSON: its path, and both; `_ABSENT` for a missing one."""
     if isinstance(stated, Mapping) and isinstance(found, Mapping):
         for name in [*found, *(name for name in stated if name not in found)]:
             one = stated.get(name, _ABSENT), found.get(name, _ABSENT)
@@ -53,12 +53,12 @@ def differing(stated: Any, found: Any, path: str = "") -> Iterator[tuple[str, An
 
 
 def as_json(value: object) -> Any:
-    """A value as it is when it was written as JSON and read."""
+    """A value as it comes back after being written as JSON and read."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def compare(stated: object, found: object, path: str, ignore: Ignore = lambda path, stated, found: False) -> list[str]:
-    """The differences between two values, in words; not those that `ignore` takes."""
+    """The differences between two values, in words, except those for which `ignore` returns True."""
     return [
         f"{one[0]}: {_shown(one[1])} in the receipt, {_shown(one[2])} in the folder"
         for one in differing(as_json(stated), as_json(found), path)
@@ -67,7 +67,7 @@ def compare(stated: object, found: object, path: str, ignore: Ignore = lambda pa
 
 
 def unknown_names(raw: Mapping[str, Any], known: object) -> list[str]:
-    """The names in a receipt's file that its format does not have."""
+    """The names in a receipt's file that do not belong to its format."""
     return [path for path, _, found in differing(raw, as_json(known)) if found is _ABSENT]
 
 
@@ -77,7 +77,7 @@ def _shown(value: Any) -> str:
 
 
 def outcome(name: str, wrong: list[str], right: str) -> Checked:
-    """The result of a check: failed where anything is wrong."""
+    """The result of a check: failed if anything is wrong."""
     if not wrong:
         return Checked(name, "ok", right)
     more = f"; and {len(wrong) - MOST_NAMED:,} more" if len(wrong) > MOST_NAMED else ""
@@ -85,8 +85,8 @@ def outcome(name: str, wrong: list[str], right: str) -> Checked:
 
 
 class Folder(NamedTuple):
-    """The checks of a plan's folder; what is unproved and the state, by plan and ledger: None and "" if one cannot be
-    read."""
+    """The checks of a plan's folder; what is unproved, and the state, by plan and ledger: None and "" if one of these
+    cannot be read."""
 
     checks: list[Checked]
     unproved: list[str] | None = None
@@ -97,10 +97,10 @@ def check_folder(
     receipt: Stated, directory: Directory, root: Path, written: str,
     path_of: Callable[[PartSeal, str], str] = lambda part, stated: part.path, *, replaced: bool = False,
 ) -> Folder:  # fmt: skip
-    """Check the plan, the ledger and the results in a directory below `root` against what a receipt states of them.
+    """Check the plan, the ledger and the results in a directory below `root` against what a receipt states about them.
 
-    `written` is when the receipt was, `path_of` gives the path that a file must have there, and `replaced` is that of
-    `unproved_of`. Regular files alone are opened, the export is not read, and no code of the mapping runs.
+    `written` is when the receipt was written, `path_of` gives the path that a file must have there, and `replaced` is
+    that of `unproved_of`. Only regular files are opened; the export is not read, and no code of the mapping runs.
     """
     own = Results(
         getattr(receipt, "rehearsal", None), getattr(receipt, "rehearsed", None), verification=receipt.verification
@@ -138,7 +138,7 @@ def in_words(error: BaseException) -> str:
 
 
 def _plan(receipt: Stated, plan: Plan, directory: Directory, path_of: Callable[[PartSeal, str], str]) -> Checked:
-    """The plan states what the receipt states of it, and its sealed files are as they were."""
+    """The plan has what the receipt states about it, and its sealed files are unchanged."""
     wrong = compare(receipt.plan, planned_of(plan), "plan")
     paths = [one.path for one in receipt.inputs] + [""] * len(plan.parts)
     inputs = [input_of(part, path_of(part, path)) for part, path in zip(plan.parts, paths, strict=False)]
@@ -156,34 +156,34 @@ def _plan(receipt: Stated, plan: Plan, directory: Directory, path_of: Callable[[
     if gone is not None and not wrong:
         files = f"{len(left):,} of {pluralize(len(plan.files), 'file')}"
         detail = (
-            f"plan {plan.digest[:12]} and {files} fit; its events were discarded at {gone.at}, with the other files"
+            f"plan {plan.digest[:12]} and {files} match; its events were discarded at {gone.at}, with the other files"
         )
         return Checked("plan", "not checked", detail)
     return outcome("plan", wrong, f"plan {plan.digest[:12]} and {pluralize(len(plan.files), 'file')}")
 
 
 def _ledger(receipt: Stated, plan: Plan, directory: Directory, written: str) -> Checked:
-    """The ledger has what the receipt states of the sending, every batch in its state."""
+    """The ledger has what the receipt states about the sending, and every batch is in its state."""
     again = sending_of(plan, directory)
     if again is None or receipt.sending is None:
         return outcome("ledger", compare(receipt.sending, again, "sending"), "nothing was sent")
     if receipt.sending.digest != again.digest:
         return Checked("ledger", "failed", "the ledger was changed, or more was sent, since the receipt")
-    # A run since then had nothing to send, or the digest would be another.
+    # Any run since then had nothing to send, or the digest would differ.
     ran_again = again.runs > receipt.sending.runs and (again.ended is None or is_later(again.ended, written))
 
     gone = discarded_of(plan, directory) is not None
 
     def is_right(path: str, stated: object, found: object) -> bool:
-        place = gone and found == "" and path.startswith("sending.refusals[")  # it was in what is discarded
+        place = gone and found == "" and path.startswith("sending.refusals[")  # it was among the discarded files
         return place or (ran_again and path in ("sending.runs", "sending.ended"))
 
     wrong = compare(receipt.sending, again, "sending", is_right)
-    return outcome("ledger", wrong, "every batch is in the state of the receipt, and every count is that of the ledger")
+    return outcome("ledger", wrong, "every batch is in the receipt's state, and every count agrees with the ledger")
 
 
 def _results(receipt: Stated, plan: Plan, directory: Directory, own: Results, written: str) -> Checked:
-    """The results of rehearsal and verification are those that report.json has, which no seal protects."""
+    """The rehearsal and verification results are those in report.json, which no seal protects."""
     if not directory.report_json.exists():
         return Checked("results", "not checked", "report.json is not next to the receipt")
     report = results_of(directory, plan, NO_RESULTS)

@@ -1,4 +1,4 @@
-"""Everything that a ledger says was sent, event by event, with the file and row that it comes from.
+"""Everything that a ledger says was sent, event by event, with its file and row in the export.
 
 The facts of a plan are joined with its ledger; what merges, groups and profiles wrote is read from their requests.
 """
@@ -31,7 +31,7 @@ _IDS = SENT.format(columns="distinct_id, count(*), min(time), max(time)") + " GR
 
 
 class SentLine(msgspec.Struct, frozen=True):
-    """An event that the service has, or may have (`in doubt`). `row` counts from 1 in `file`; of a merge, a group or a
+    """An event that the service has, or may have (`in doubt`). `row` counts from 1 in `file`; for a merge, a group or a
     profile, `file` is its file in the plan and `row` its line."""
 
     phase: str
@@ -45,14 +45,14 @@ class SentLine(msgspec.Struct, frozen=True):
 
 
 class SentEvent(NamedTuple):
-    """A line, and the encoded event where it is none of the phase events."""
+    """A line, and the encoded event unless it belongs to the phase events."""
 
     line: SentLine
     encoded: bytes = b""
 
 
 class SentId(msgspec.Struct, frozen=True):
-    """A distinct_id of events that were sent, how many they are, and the times of the first and the last of them."""
+    """A distinct_id of events that were sent, their number, and the times of the first and last of them."""
 
     distinct_id: str
     events: int
@@ -61,7 +61,7 @@ class SentId(msgspec.Struct, frozen=True):
 
 
 class SentEvents:
-    """What was sent of a plan, in a database. `opened_sent` makes one."""
+    """What was sent of a plan, in a database. `opened_sent` makes one of these."""
 
     def __init__(self, database: Database, plan: Plan, directory: Directory) -> None:
         self._database = database
@@ -78,7 +78,7 @@ class SentEvents:
     def lines(self, progress: Step) -> Iterator[SentEvent]:
         """Every event that is settled or in doubt, phase by phase in the order of sending.
 
-        `progress` is called with how many were read, and how many there are. Raises BrokenLedger, UnsafePlan.
+        `progress` is called with how many events were read and how many there are. Raises BrokenLedger, UnsafePlan.
         """
         done = 0
         for done, event in enumerate(chain.from_iterable(map(self._of_phase, PHASES)), 1):
@@ -117,7 +117,7 @@ class SentEvents:
             self._database.append("ids", {str(n): column for n, column in enumerate(columns)})
 
     def ids(self) -> Iterator[SentId]:
-        """The distinct_ids of the lines that were read, sorted."""
+        """The distinct_ids of the lines read so far, sorted."""
         query = (
             "SELECT distinct_id, sum(events)::BIGINT, min(first), max(last) FROM ids"
             " GROUP BY distinct_id ORDER BY distinct_id"
@@ -129,12 +129,12 @@ class SentEvents:
 
 @contextmanager
 def opened_sent(plan: Plan, directory: Directory) -> Iterator[SentEvents]:
-    """What was sent of a plan."""
+    """What was sent of a plan, read from its directory."""
     with opened(directory) as database:
         yield SentEvents(database, plan, directory)
 
 
 def _instant(timestamp: str) -> int:
-    """µs UTC of the time of an event."""
+    """The time of an event in µs UTC."""
     moment = datetime.fromisoformat(timestamp)
     return int(moment.replace(microsecond=0).timestamp()) * SECOND + moment.microsecond

@@ -1,4 +1,4 @@
-"""Ed25519 signatures of receipts, by the library `cryptography`, which the extra `backcast[sign]` installs."""
+"""Ed25519 signatures of receipts, with the package `cryptography`, which the extra `backcast[sign]` installs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def is_valid(content: bytes, public_key: str, signature: str) -> bool:
 
 
 def read_public_key(file: Path) -> str:
-    """The public key in a file (PEM or OpenSSH; of a private key, its public one) as `sign` writes it.
+    """The public key in a file (PEM or OpenSSH; for a private key, its public key) as `sign` writes it.
 
     Raises UsageError.
     """
@@ -57,7 +57,7 @@ def read_public_key(file: Path) -> str:
     if not isinstance(key, Ed25519PublicKey):
         raise _other_kind(file)
     if _is_weak(key.public_bytes_raw()):
-        raise UsageError(f"{file} has a public key that takes signatures of anybody (small order)", hint=_HINT)
+        raise UsageError(f"{file} has a public key that accepts anybody's signatures (small order)", hint=_HINT)
     return _text(key.public_bytes_raw())
 
 
@@ -66,9 +66,9 @@ _SIGN_BIT = 1 << 255
 
 
 def _is_weak(public_key: bytes) -> bool:
-    """Whether a public key is a point whose order divides 8, or is not written as RFC 8032 writes it.
+    """Whether a public key is a point whose order divides 8, or is not encoded as RFC 8032 requires.
 
-    A signature by such a point can be made without any private key. On the curve -x² + y² = 1 + dx²y² with
+    Anybody can make a signature for such a point without a private key. On the curve -x² + y² = 1 + dx²y² with
     d = -121665/121666, the points of order 1 and 2 have y² = 1, those of order 4 y = 0; one of order 8 doubles to
     y = 0, so its dy⁴ + 2y² - 1 is 0.
     """
@@ -93,7 +93,7 @@ def _private_key(file: Path) -> Ed25519PrivateKey:
 
 
 def _other_kind(file: Path) -> UsageError:
-    return UsageError(f"{file} has a key of another kind than Ed25519", hint=_HINT)
+    return UsageError(f"{file} has a key that is not Ed25519", hint=_HINT)
 
 
 def _content(file: Path) -> bytes:

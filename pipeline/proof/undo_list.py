@@ -1,7 +1,7 @@
-"""The undo list of a plan: what was sent, as files and ready queries, for somebody who has to take an import back.
+"""The undo list of a plan: what was sent, as files and ready-made queries, for somebody who must undo an import.
 
-Nothing is deleted here, and the service itself can delete little (docs/know/service.md#deleting). The lists are made
-from the ledger, so they have what the service took and what it may have taken, and nothing of what was only planned.
+Nothing is deleted here, and the service itself can delete little (docs/know/service.md#deleting). The lists come from
+the ledger, so they have what the service accepted or may have accepted, and nothing that was only planned.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _WRITTEN = ("$set", "$set_once", "$unset")
 
 
 class UndoList(msgspec.Struct, frozen=True):
-    """What the lists contain. `events` counts all phases, `in_doubt` those of them that the service may not have;
-    `ids` the distinct_ids of all of them. `target` is where they were sent, `files` the names in `directory`;
-    of `profiles_before` profiles a preflight read the values before anything was sent."""
+    """What the lists contain. `events` counts all phases, `in_doubt` those of them that the service may not have; `ids`
+    counts their distinct_ids. `target` is where they were sent, `files` the names in `directory`; `profiles_before`
+    counts profiles whose values a preflight read before anything was sent."""
 
     directory: str
     digest: str
@@ -90,7 +90,7 @@ _FILES: dict[type, str] = {_Group: GROUPS, _Profile: PROFILES, ProfileBefore: BE
 def write_undo_list(
     plan: Plan, directory: Directory, options: UndoListOptions, *, progress: Step = lambda name, done, total: None
 ) -> UndoList:
-    """Write the lists into a folder, and replace an undo list that is there.
+    """Write the lists into a folder, replacing an undo list that is already there.
 
     Raises UsageError if nothing was sent, or if the folder has other files; BrokenLedger, UnsafePlan.
     """
@@ -99,7 +99,7 @@ def write_undo_list(
     history = summary.history
     if history is None or not (summary.totals.settled or any(read_unanswered(directory.ledger))):
         raise UsageError(
-            f"nothing of {directory.name} was sent, so there is nothing to take back",
+            f"nothing of {directory.name} was sent, so there is nothing to undo",
             hint="name the directory of a plan that was applied",
         )
     _may_replace(to)
@@ -128,7 +128,7 @@ def write_undo_list(
 
 def _may_replace(to: Path) -> None:
     if to.is_symlink() or (to.exists() and not to.is_dir()):
-        raise UsageError(f"--out: {to} is no folder", hint="name a folder that is not there yet")
+        raise UsageError(f"--out: {to} is not a folder", hint="name a folder that does not exist yet")
     if to.is_dir() and {path.name for path in to.iterdir()} - {
         README,
         QUERIES,
@@ -138,7 +138,7 @@ def _may_replace(to: Path) -> None:
         *_OF_PHASE.values(),
         BEFORE,
     }:
-        raise UsageError(f"--out: {to} has other files", hint="name a folder that is not there yet")
+        raise UsageError(f"--out: {to} has other files", hint="name a folder that does not exist yet")
 
 
 def _write_lists(sent: SentEvents, folder: Path, before: Mapping[str, ProfileBefore], progress: Step) -> Counter[str]:
@@ -171,13 +171,13 @@ def _write_lists(sent: SentEvents, folder: Path, before: Mapping[str, ProfileBef
 
 
 def _earlier(line: SentLine, before: Mapping[str, ProfileBefore]) -> list[ProfileBefore]:
-    """What the profile that an event wrote had before."""
+    """What the profile that an event wrote contained before."""
     found = before.get(line.distinct_id) if line.phase == "persons" else None
     return [] if found is None else [found]
 
 
 def _records(sent: SentEvent) -> Iterator[_Merge | _Group | _Profile]:
-    """What a merge, a group or a profile update changed at the service. The values that it wrote are not repeated."""
+    """What a merge, group or profile update changed at the service, without the values that it wrote."""
     line, properties = sent.line, read_properties(sent.encoded)
     absorbed = properties.get("$anon_distinct_id", properties.get("alias"))
     if line.phase == "identities" and absorbed is not None:
@@ -201,8 +201,8 @@ def _queries(marks: dict[str, str]) -> str:
     where = having(marks)
     if not where:
         return (
-            "-- The plan was made with --no-provenance: no property marks its events, so only their uuids find them.\n"
-            "-- Put uuids of uuids.txt in place of the examples, some thousand at a time.\n"
+            "-- The plan was made with --no-provenance: no property marks its events, so find them by their uuids.\n"
+            "-- Replace the examples with uuids from uuids.txt, a few thousand at a time.\n"
             "select count() from events where uuid in ('UUID-1', 'UUID-2')\n"
         )
     return "\n".join(
@@ -211,10 +211,10 @@ def _queries(marks: dict[str, str]) -> str:
             f"select event, {UTC_DAY} as day, count() from events",
             f"where {where} group by event, day order by day, event limit 50000;",
             "",
-            "-- Everything but this import, as the condition of any other query.",
+            "-- Everything except this import, as a condition for any other query.",
             f"select count() from events where not ({where});",
             "",
-            "-- Persons that have events of this import, and how many other events each has.",
+            "-- People with events of this import, and how many other events each has.",
             f"select person_id, countIf({where}) as imported, countIf(not ({where})) as others from events",
             "group by person_id having imported > 0 order by others desc limit 50000;",
             "",
@@ -225,9 +225,9 @@ def _queries(marks: dict[str, str]) -> str:
 def _readme(found: UndoList, plan: Plan, marks: dict[str, str]) -> str:
     lists = {
         EVENTS: "every event: phase, uuid, event, distinct_id, timestamp, state, file and row of the export",
-        UUIDS: "the same uuids alone, one a line",
+        UUIDS: "only the uuids, one per line",
         IDS: f"{pluralize(found.ids, 'distinct_id')}, with the number of events and the first and last time of each",
-        MERGES: f"{pluralize(found.merges, 'merge')}: the id that stays, and the id that it absorbed",
+        MERGES: f"{pluralize(found.merges, 'merge')}: the id that remains, and the id that it absorbed",
         GROUPS: f"{pluralize(found.groups, 'group update')}: type, key, names of the properties written",
         PROFILES: f"{pluralize(found.profiles, 'profile update')}: distinct_id, names of the properties written",
         BEFORE: f"what {pluralize(found.profiles_before, 'profile')} had before, as the preflight read it",
@@ -235,24 +235,24 @@ def _readme(found: UndoList, plan: Plan, marks: dict[str, str]) -> str:
     }
     files = "\n".join(f"{name:<23}{lists[name]}" for name in lists if name in found.files)
     filters = " and ".join(f"{name} = {value}" for name, value in marks.items()) or "none (--no-provenance)"
-    before = "Values from before are not known: no preflight read them."
+    before = "Earlier values are not known: no preflight read them."
     if found.profiles_before:
-        before = f"{BEFORE} has the values from before of {found.profiles_before:,} of {found.profiles:,} profiles."
+        before = f"{BEFORE} has the earlier values of {found.profiles_before:,} of {found.profiles:,} profiles."
     doubt = f", of which {found.in_doubt:,} are in doubt: the service may not have them" if found.in_doubt else ""
     return f"""What the import of plan {plan.digest[:12]} ({plan.tool}) sent to {found.target}
-{pluralize(found.events, "event")} of all phases{doubt}. Nothing was deleted by making these lists.
+{pluralize(found.events, "event")} of all phases{doubt}. Making these lists deleted nothing.
 
 FILES
 {files}
 Properties that mark the events: {filters}.
 
-WHAT THE SERVICE CAN TAKE BACK, AND WHAT NOT
+WHAT THE SERVICE CAN UNDO, AND WHAT IT CANNOT
 - Single events: no. Neither the contract nor PostHog has a call that deletes events by uuid, name or property.
   Filter them out by the properties above, or import into a new project.
-- Persons with all their events: yes (PostHog: Persons API, delete_events=true, up to 1,000 ids a request). It deletes
-  events of these persons that this import did not send, too, and their distinct_ids should not be used again.
-- Merges: no. Two ids that are one person stay so; PostHog can split a person into its ids, not its events.
-- Profile and group values: they can be set again, or unset, by another update. {before}
+- Persons with all their events: yes (PostHog: Persons API, delete_events=true, up to 1,000 ids a request). It also
+  deletes events of these persons that this import did not send, and their distinct_ids should not be used again.
+- Merges: no. Two ids that are one person stay one; PostHog can split a person into its ids, but not its events.
+- Profile and group values: another update can set them again or unset them. {before}
 - A whole project: yes, with everything in it.
-- A self-hosted service: its operator can delete by uuid in the database. {UUIDS} is what they need.
+- A self-hosted service: its operator can delete by uuid in the database. They need {UUIDS}.
 """

@@ -1,8 +1,8 @@
-"""Files by their names: on this machine, or in an object store, where a name is a URL (`s3://bucket/key`).
+"""Files by name: on this machine, or in an object store, where a name is a URL (`s3://bucket/key`).
 
 Stores are read through fsspec's file systems, which are extras of this package. Credentials, regions and endpoints are
-found where the store's own tools find them, so that no plan and no log has them; repeated attempts are the library's,
-too. No listing is cached: whether a file has changed is asked of the store each time.
+found where the store's own tools find them, so plans and logs never contain them; the libraries also do the retries. No
+listing is cached: the store is asked each time whether a file has changed.
 
     addresses     URLs as people write them
     one_file      one file or object
@@ -11,7 +11,7 @@ too. No listing is cached: whether a file has changed is asked of the store each
     store         the file system of a store, its errors, ranges of an object
     streams       an object as a stream
 
-The rest of the package imports `pipeline.storage` alone.
+The rest of the package imports only `pipeline.storage`.
 """
 
 from pipeline.storage.addresses import refuse_foreign, without_credentials

@@ -1,8 +1,8 @@
-"""The objects of a store, out of listings that are read page by page: below a prefix, of a pattern, or of given names.
+"""The objects of a store, from listings read page by page: below a prefix, by a pattern, or with given names.
 
-A store with the interface of S3 lists 1,000 objects for a request, in the order of their names. The pages are
-requested here, because its library returns a listing only as a whole, at more than a kilobyte for each object. Of the
-other stores the library's own listing is used.
+A store with the interface of S3 lists 1,000 objects per request, sorted by name. The pages are requested here because
+the library returns a listing only as a whole, at more than a kilobyte per object. Other stores are listed by their
+libraries.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from pipeline.storage.store import FileStatus, StoreError, errors, file_system, 
 Found = tuple[str, FileStatus]
 """The URL of an object, and its status."""
 _LAST = "\U0010fffd"
-"""No name has this character, so that it comes after all that begins as it does."""
+"""No name has this character, so it sorts after every name with the same beginning."""
 ENOUGH = 32
-"""A page that has so many of the names that are sought is cheaper than a request for each."""
+"""If a page has this many of the wanted names, it is cheaper than one request for each."""
 
 
 class _Page(NamedTuple):
-    """Objects by their keys, and the token that continues the listing, "" at its end."""
+    """Objects by key, and the token that continues the listing, "" at its end."""
 
     objects: list[Found]
     token: str
 
 
 def below(prefix: str) -> Iterator[Found]:
-    """Every object whose URL begins with `prefix`, in the order of a listing; none where there is no such bucket.
+    """Every object whose URL begins with `prefix`, in the order of the listing; none if the bucket does not exist.
 
-    An object whose name ends in a slash is one that a console made to show a folder, unless it has content. Raises
-    OSError, also after the first objects: what was listed is not all then.
+    An empty object whose name ends in a slash is left out: a console made it to show a folder. Raises OSError, even
+    after the first objects; the listing is incomplete then.
     """
     if scheme_of(prefix) != "s3":
         yield from _by_library(file_system(prefix).find, prefix)
@@ -46,10 +46,10 @@ def below(prefix: str) -> Iterator[Found]:
 
 
 def matching(pattern: str) -> Iterator[Found]:
-    """The objects that a URL with `*`, `**`, `?` or `[` stands for, and those below a prefix that it stands for.
+    """The objects that a URL with `*`, `**`, `?` or `[` matches, and those below a prefix that it matches.
 
-    What comes before the first of these characters is the prefix of the listing, and what cannot match is jumped over.
-    Raises OSError, also after the first objects.
+    The part before the first of these characters is the prefix of the listing; names that cannot match are skipped.
+    Raises OSError, even after the first objects.
     """
     is_wanted = _Pattern(pattern.partition("://")[2]).matches
     if scheme_of(pattern) != "s3":
@@ -67,7 +67,7 @@ def matching(pattern: str) -> Iterator[Found]:
         if any(one <= before for before, one in zip([max(last, after), *keys], keys, strict=False)):
             if after:
                 raise StoreError("its listing is not in the order of names; name a prefix without a pattern", pattern)
-            # What comes after a page is known only where the order is: all has to be listed then.
+            # Skipping is only safe if the listing is sorted. It is not, so all of it has to be listed.
             yield from (found for found in _rest(bucket, wanted, page) if is_wanted(found[0]))
             return
         last = keys[-1] if keys else last
@@ -81,9 +81,9 @@ def _rest(bucket: str, wanted: str, page: _Page) -> Iterator[Found]:
 
 
 def statuses_in_listings(names: Sequence[str]) -> dict[str, FileStatus]:
-    """The statuses of those of these URLs, which are sorted, that listings show with fewer requests than one for each.
+    """The statuses of the URLs, which are sorted, that listings find with fewer requests than one per URL.
 
-    A name that is not in the result has to be asked for.
+    Ask for each name that is missing from the result.
     """
     found: dict[str, FileStatus] = {}
     bucket, prefix = _split(commonprefix(names))  # noqa: RUF071  # keys are not divided into steps
@@ -92,9 +92,9 @@ def statuses_in_listings(names: Sequence[str]) -> dict[str, FileStatus]:
     at = 0
     while len(names) - at >= ENOUGH:
         try:
-            # A listing begins after a name: after one that is a little shorter than the first one that is sought.
+            # A listing begins after a name: here, one slightly shorter than the first wanted name.
             page = _page(bucket, prefix, _split(names[at])[1][:-1], "")
-        except OSError:  # such as where objects may be read and not be listed
+        except OSError:  # for example, permission to read objects but not to list them
             return found
         listed = dict(_urls(bucket, page))
         end = bisect_right(names, next(reversed(listed), "")) if page.token else len(names)
@@ -107,24 +107,24 @@ def statuses_in_listings(names: Sequence[str]) -> dict[str, FileStatus]:
 
 
 def _pages(bucket: str, prefix: str, page: _Page | None = None) -> Iterator[_Page]:
-    """The pages of a listing, or those after one. Raises StoreError where it does not come to its end."""
+    """The pages of a listing, or those after `page`. Raises StoreError if the listing does not end."""
     url = f"s3://{bucket}/{prefix}"
     tokens: set[str] = set()
     first = ""
     while page is None or page.token:
         if page is not None:
             if page.token in tokens:
-                raise StoreError("its listing repeats itself, so that it is not known what is there", url)
+                raise StoreError("its listing repeats itself, so its objects are unknown", url)
             tokens.add(page.token)
         page = _page(bucket, prefix, "", page.token if page is not None else "")
         if page.objects and page.objects[0][0] == first:
-            raise StoreError("its listing has a page twice, so that it is not known what is there", url)
+            raise StoreError("its listing has a page twice, so its objects are unknown", url)
         first = page.objects[0][0] if page.objects else first
         yield page
 
 
 def _page(bucket: str, prefix: str, after: str, token: str) -> _Page:
-    """One page. An answer that is no listing is an error, and not the end of one."""
+    """One page. An answer that is not a listing is an error, not the end of the listing."""
     url = f"s3://{bucket}/{prefix}"
     place = {"ContinuationToken": token} if token else {"StartAfter": after} if after else {}
     try:
@@ -134,13 +134,13 @@ def _page(bucket: str, prefix: str, after: str, token: str) -> _Page:
             )
     except FileNotFoundError:
         if token:
-            raise StoreError("its bucket is gone while it is listed", url) from None
+            raise StoreError("its bucket disappeared during the listing", url) from None
         return _Page([], "")
     if "IsTruncated" not in answer:
-        raise StoreError("what it answered is no listing", url)
+        raise StoreError("its answer is not a listing", url)
     more = answer["IsTruncated"]
     if more and not answer.get("NextContinuationToken"):
-        raise StoreError("its listing cannot be continued: it has more objects, and names no place to go on", url)
+        raise StoreError("its listing cannot be continued: it has more objects but names no place to continue", url)
     objects = [
         (one["Key"], FileStatus(one["Size"], nanoseconds(one.get("LastModified")), one.get("ETag", "").strip('"')))
         for one in answer.get("Contents", ())
@@ -153,7 +153,7 @@ def _urls(bucket: str, page: _Page) -> Iterator[Found]:
 
 
 def _split(url: str) -> tuple[str, str]:
-    """The bucket and the key of a URL, whose last character is kept where the library would leave out a slash."""
+    """The bucket and key of a URL. A slash at the end is kept, which the library would drop."""
     bucket, key, _ = file_system(url).split_path(f"{url}.")
     return bucket, key[:-1] if key else ""
 
@@ -167,7 +167,7 @@ def _by_library(find: Any, prefix: str) -> Iterator[Found]:
             listed = find(prefix, detail=True)
     except FileNotFoundError:
         return
-    # Of a URL that names an object, the libraries find that object, some as a list.
+    # If a URL names an object, the libraries find that object, some of them as a list.
     scheme = scheme_of(prefix)
     for info in listed.values() if isinstance(listed, dict) else ():
         url = f"{scheme}://{info['name']}"
@@ -179,7 +179,7 @@ def _by_library(find: Any, prefix: str) -> Iterator[Found]:
 
 
 class _Pattern:
-    """A pattern, as the library that reads a store understands it. `path` has the bucket and no scheme."""
+    """A pattern as the store's library understands it. `path` has the bucket but no scheme."""
 
     def __init__(self, path: str) -> None:
         self._of_objects = not path.endswith("/")
@@ -189,7 +189,7 @@ class _Pattern:
         self._has_folder = False
 
     def matches(self, url: str) -> bool:
-        """Whether it stands for an object, or for a prefix that the object is below."""
+        """Whether it matches an object or a prefix above it."""
         path = url.partition("://")[2]
         folder = path.rpartition("/")[0]
         if folder != self._folder:  # objects of one prefix follow each other
@@ -210,12 +210,12 @@ _translated_step = lru_cache(maxsize=64)(_translated)
 
 
 def _literal(pattern: str) -> str:
-    """What a pattern begins with, up to its first special character."""
+    """The beginning of a pattern, up to its first special character."""
     return re.split(r"[*?[]", pattern, maxsplit=1)[0]
 
 
 def _next(key: str, pattern: str) -> str:
-    """A name after `key` that nothing that a pattern stands for lies before; "" where it may be the next one.
+    """A name after `key` such that the pattern matches nothing in between; "" if it may match the very next name.
 
     Steps of the key are compared with those of the pattern, until one cannot match.
     """

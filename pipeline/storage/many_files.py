@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 SMALL_BYTES = 256 * 1024
-"""An object up to this size is requested as a whole: one request takes longer than its bytes."""
+"""An object up to this size is requested as a whole: a request takes longer than these bytes do."""
 
 
 def names_in(folder: str) -> list[str]:
-    """The files directly in a folder, or below a prefix up to the next slash, by name. Raises OSError."""
+    """The names of the files directly in a folder, or below a prefix up to the next slash. Raises OSError."""
     if not is_remote(folder):
         return sorted(name for name in os.listdir(folder) if os.path.isfile(os.path.join(folder, name)))
     with errors(folder):
@@ -31,15 +31,15 @@ def names_in(folder: str) -> list[str]:
 
 
 def folders_in(url: str) -> list[str]:
-    """The prefixes directly below a prefix, by the part up to the next slash. Raises OSError."""
+    """The names of the prefixes directly below a prefix, each up to the next slash. Raises OSError."""
     with errors(url):
         found = file_system(url).ls(url.rstrip("/") + "/", detail=True)
     return sorted(os.path.basename(one["name"].rstrip("/")) for one in found if one["type"] == "directory")
 
 
 def below(url: str) -> dict[str, FileStatus]:
-    """Every file below a folder, or below a prefix that ends where a slash is, in the order of names; none where there
-    is no such folder or bucket. Raises OSError."""
+    """Every file below a folder, or below a prefix that ends at a slash, sorted by name; none if there is no such
+    folder or bucket. Raises OSError."""
     if not is_remote(url):
         files = (os.path.join(parent, name) for parent, _, names in os.walk(url) for name in names)
         return {file: status(file) for file in sorted(files)}
@@ -47,10 +47,10 @@ def below(url: str) -> dict[str, FileStatus]:
 
 
 def listed(url: str) -> Iterator[tuple[str, FileStatus]]:
-    """Every object that a URL stands for: that of this name, those below it, or those that a pattern means; none where
-    there is no such bucket. One after the other, as they are listed.
+    """Every object that a URL stands for: the one with this name, those below it, or those that match a pattern; none
+    if there is no such bucket. Yields them one by one as they are listed.
 
-    Raises OSError, also after the first objects: those that were listed are not all then.
+    Raises OSError, even after the first objects; the listing is incomplete then.
     """
     try:
         single = None if url.endswith("/") else status(url)
@@ -65,15 +65,15 @@ def listed(url: str) -> Iterator[tuple[str, FileStatus]]:
 
 
 def is_prefix(url: str) -> bool:
-    """Whether there is an object below a prefix. Raises OSError."""
+    """Whether any object is below a prefix. Raises OSError."""
     return any(True for _ in listing.below(url.rstrip("/") + "/"))
 
 
 def statuses(names: Sequence[str]) -> Iterator[FileStatus | OSError]:
     """The status of each file in turn, or why it has none.
 
-    Of objects many are asked for at once. Where many lie beside each other, they are looked for in listings, of which
-    one answers for 1,000.
+    Many objects are asked for at once. If many have neighbouring names, they are looked up in listings, each of which
+    answers for 1,000.
     """
     if not any(map(is_remote, names)):
         yield from map(_status_or_error, names)
@@ -90,9 +90,9 @@ def statuses(names: Sequence[str]) -> Iterator[FileStatus | OSError]:
 
 
 def heads(files: Iterable[tuple[str, int]], most: int) -> Iterator[bytes | OSError | None]:
-    """The first bytes of each object, at most `most`, or why they cannot be read; of objects many are read at once.
+    """The first bytes of each object, at most `most`, or why they cannot be read; many objects are read at once.
 
-    `files` are names with their sizes. None for a file of this machine, which is not read.
+    `files` are names with their sizes. None for a file on this machine, which is not read.
     """
 
     def head(file: tuple[str, int]) -> bytes | OSError | None:
@@ -110,15 +110,15 @@ def heads(files: Iterable[tuple[str, int]], most: int) -> Iterator[bytes | OSErr
 
 
 def is_small_object(name: str, size: int) -> bool:
-    """Whether a file is an object that one request reads whole, whatever of it is wanted."""
+    """Whether a file is an object that one request reads whole, however little of it is wanted."""
     return size <= SMALL_BYTES and is_remote(name)
 
 
 def ahead(items: Iterable[Item], file: Callable[[Item], tuple[str, int]]) -> Iterator[Item]:
-    """The items in turn, while the small objects of those that follow are being read already.
+    """The items in turn; the small objects of later items are already being read meanwhile.
 
-    `file` returns the name and the size of what is read of an item. Without this a loop over many small objects waits
-    for the store once for each. Items are taken beforehand as long as each is of a small object.
+    `file` returns the name and size of what is read for an item. Without this, a loop over many small objects would
+    wait for the store once for each. Items are taken ahead as long as each has a small object.
     """
     coming = iter(items)
     begun: deque[tuple[Item, str]] = deque()
@@ -154,7 +154,7 @@ def _status_or_error(name: str) -> FileStatus | OSError:
 
 
 def _of_each(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """The result for each item, in order. No more than a few of them are ahead of the one that is asked for."""
+    """The result for each item, in order. Works only a few items ahead of the one asked for."""
     begun: deque[Future[Result]] = deque()
     try:
         for item in items:
@@ -171,4 +171,4 @@ def _of_each(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
 _AT_ONCE = 4 * REQUESTS
 _LISTED_BY_ONE = 4_000
 _LISTED_AT_ONCE = REQUESTS * _LISTED_BY_ONE
-"""Names that are looked for in listings: by one thread, and at once."""
+"""How many names one thread looks up in listings, and how many all threads look up at once."""

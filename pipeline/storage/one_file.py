@@ -1,4 +1,4 @@
-"""One file of this machine, or one object of a store: its status, reading it, and writing it whole."""
+"""One file on this machine or one object of a store: its status, reading it, writing it whole."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def status(name: str) -> FileStatus:
     with errors(name):
         info = file_system(name).info(name)
     if info["type"] != "file":
-        raise FileNotFoundError(f"{name} is a prefix, and no object")
+        raise FileNotFoundError(f"{name} is a prefix, not an object")
     return status_of(info)
 
 
 def is_file(name: str) -> bool:
-    """Whether there is a file of this name. Raises StoreError where a store does not say."""
+    """Whether a file with this name exists. Raises StoreError if a store does not say."""
     if not is_remote(name):
         return os.path.isfile(name)
     try:
@@ -51,8 +51,8 @@ def is_file(name: str) -> bool:
 def opened(name: str, size: int | None = None, *, head: bytes = b"", in_places: bool = False) -> io.BufferedReader:
     """A file for reading. Raises OSError, also from a read.
 
-    Of an object, `size` and the first bytes (`heads`) are not requested again where they are given. It is read ahead
-    while its stream is consumed; `in_places`, only what is read is requested.
+    For an object, give `size` and the first bytes (`heads`) if they are known, to save requests. It is read ahead while
+    its stream is consumed; with `in_places`, only what is read is requested.
     """
     if not is_remote(name):
         return open(name, "rb", buffering=_BUFFER)  # type: ignore[return-value]  # a buffer of this size is one
@@ -60,7 +60,7 @@ def opened(name: str, size: int | None = None, *, head: bytes = b"", in_places: 
 
 
 def opened_at_strides(name: str, size: int, stride: int) -> io.BufferedReader:
-    """A file of `size` bytes that is read a little before each multiple of `stride` bytes and at few other places.
+    """A file of `size` bytes, mainly read just before each multiple of `stride` bytes.
 
     Raises OSError, also from a read.
     """
@@ -70,7 +70,7 @@ def opened_at_strides(name: str, size: int, stride: int) -> io.BufferedReader:
 
 
 def read_range(name: str, offset: int, length: int) -> bytes:
-    """At most `length` bytes of a file from `offset`; fewer where it ends before. Raises OSError."""
+    """At most `length` bytes of a file from `offset`; fewer if it ends earlier. Raises OSError."""
     if not is_remote(name):
         with open(name, "rb") as stream:
             stream.seek(offset)
@@ -85,9 +85,10 @@ def read(name: str) -> bytes:
 
 
 def create(url: str, content: bytes) -> bool:
-    """Write an object that must not be there yet. False where it is. Raises OSError, and UsageError where it cannot be.
+    """Write an object that must not exist yet; False if it does. Raises OSError, and UsageError if it cannot be
+    written.
 
-    Whether the store looks at this condition is asked with `refuse_replacing`.
+    `refuse_replacing` finds out whether the store respects this condition.
     """
     try:
         for pause in _CONFLICTS:
@@ -103,7 +104,7 @@ def create(url: str, content: bytes) -> bool:
     except FileExistsError:
         return False
     except StoreError as error:
-        if answer_of(error) == _TAKEN:  # as stores other than Amazon's put it
+        if answer_of(error) == _TAKEN:  # the answer of stores other than Amazon's
             return False
         if answer_of(error) == _NOT_IMPLEMENTED:
             raise _no_condition(url) from error
@@ -112,9 +113,9 @@ def create(url: str, content: bytes) -> bool:
 
 
 def refuse_replacing(url: str, content: bytes) -> None:
-    """Raise UsageError where `create` replaces an object: then nothing there shows who was first. Raises OSError.
+    """Raise UsageError if `create` replaces an object: then nothing shows who was first. Raises OSError.
 
-    `url` is an object that is there with this content.
+    `url` is an object that exists with this content.
     """
     if create(url, content):
         raise _no_condition(url)
@@ -122,23 +123,23 @@ def refuse_replacing(url: str, content: bytes) -> None:
 
 def _no_condition(url: str) -> UsageError:
     return UsageError(
-        f"the store of {url} replaces an object that was to be written only if it is not there yet",
-        hint="use a folder of this machine, or a store with conditional writes (the header If-None-Match of S3)",
+        f"the store of {url} replaces an object despite the condition that it must not exist yet",
+        hint="use a folder on this machine, or a store with conditional writes (the header If-None-Match of S3)",
     )
 
 
 _TAKEN, _CONFLICT, _NOT_IMPLEMENTED = 412, 409, 501
 _CONFLICTS = (0.1, 0.5, 2.0)
-"""Seconds between attempts to write an object that somebody else is writing."""
+"""Seconds between attempts to write an object while another process is writing it."""
 
 
 def write(url: str, content: bytes) -> None:
-    """Write an object, whole or not at all. Raises OSError, and UsageError where it cannot be."""
+    """Write an object, whole or not at all. Raises OSError, and UsageError if it cannot be written."""
     _put(url, content)
 
 
 def _put(url: str, content: bytes, **options: str) -> None:
-    # Having written an object, adlfs takes the first part of its key for a host: what follows a colon is no port.
+    # After writing an object, adlfs takes the first part of its key for a host: what follows a colon is not a port.
     first = url.split("/")[3:4]
     if scheme_of(url) == "az" and ":" in "".join(first):
         raise UsageError(
@@ -149,19 +150,19 @@ def _put(url: str, content: bytes, **options: str) -> None:
 
 
 def upload(path: str, url: str) -> None:
-    """Copy a file of this machine into a store, whole or not at all. Raises OSError."""
+    """Copy a file on this machine into a store, whole or not at all. Raises OSError."""
     with errors(url):
         file_system(url).put_file(path, url)
 
 
 def download(url: str, path: str) -> None:
-    """Copy an object to a file of this machine. Raises OSError."""
+    """Copy an object to a file on this machine. Raises OSError."""
     with errors(url):
         file_system(url).get_file(url, path)
 
 
 def remove(urls: Sequence[str]) -> None:
-    """Remove objects of one store; those that are gone do not matter. Raises OSError."""
+    """Remove objects of one store; objects that are already gone are fine. Raises OSError."""
     if urls:
         with suppress(FileNotFoundError), errors(urls[0]):
             file_system(urls[0]).rm(list(urls))

@@ -1,4 +1,4 @@
-"""The stores behind the URLs: their libraries, what they say of objects, their errors, and the threads that wait."""
+"""The stores behind the URLs: their libraries, object statuses, errors, ranges, and the threads that wait for them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ EXTRAS: Mapping[str, str] = {"s3": "s3", "gs": "gcs", "az": "azure"}
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _LIBRARIES = ("adlfs", "aiobotocore", "azure", "botocore", "fsspec", "gcsfs", "google", "msal", "s3fs")
 REQUESTS = 32
-"""Requests to a store at once, where many small ones are due."""
+"""How many requests to a store run at once if many small ones are needed."""
 
 
 class FileStatus(NamedTuple):
-    """What says whether a file is still the same one.
+    """Shows whether a file is still the same one.
 
     `mtime_ns` is the time of its last change, in nanoseconds UTC. `etag` is the store's name for its content, or its
-    generation; "" on this machine.
+    generation number; "" on this machine.
     """
 
     size: int
@@ -38,16 +38,16 @@ class FileStatus(NamedTuple):
     etag: str = ""
 
     def is_same(self, other: FileStatus) -> bool:
-        """Whether nothing says that the content differs. The time of an object does not matter where its etag says
-        that its content is the same: a copy has another time."""
+        """Whether nothing shows that the content differs. If the etags of an object agree, its time does not matter: a
+        copy has another time."""
         if self.etag and other.etag:
             return (self.size, self.etag) == (other.size, other.etag)
         return (self.size, self.mtime_ns) == (other.size, other.mtime_ns)
 
 
 class StoreError(OSError):
-    """A store did not answer as expected. The message is the cause; `url` is an object, a prefix or a pattern, and
-    `hint` what to do before the same command is run again."""
+    """A store did not answer as expected. The message is the cause; `url` is an object, a prefix or a pattern; `hint`
+    is what to do before running the same command again."""
 
     hint = "check the credentials and the network"
 
@@ -63,7 +63,7 @@ def is_remote(name: str) -> bool:
 
 
 def pool() -> ThreadPoolExecutor:
-    """The threads that wait for the store: a forked process has none of its parent's."""
+    """The threads that wait for the store: a forked process has none of its parent's threads."""
     return _pool_of(os.getpid())
 
 
@@ -79,13 +79,13 @@ def scheme_of(url: str) -> str:
 
 
 def file_system(url: str) -> Any:
-    """The file system of a URL. Raises UsageError where its package is not installed."""
+    """The file system of a URL. Raises UsageError if its package is not installed."""
     extra = EXTRAS[scheme_of(url)]
     _prepare()
     try:
         import fsspec
 
-        # The library keeps one for each process, so that it is not carried over into another one.
+        # The library keeps one for each process, so it is not carried over into another process.
         found = fsspec.filesystem(scheme_of(url), use_listings_cache=False)
         if scheme_of(url) == "s3" and found.session is None:
             found.session = _session(found.kwargs)
@@ -101,9 +101,9 @@ def file_system(url: str) -> Any:
 def _prepare() -> None:
     """Settle how the libraries behave in this process, before the first of them is imported.
 
-    What they log would be printed where nothing else takes it, tracebacks among it; their errors are raised as well.
-    Google's store is asked in one way only, that which writes an object if it is not there yet: for some buckets the
-    library would choose another, which replaces it, and would ask for each bucket which kind it is.
+    What they log would be printed, tracebacks included, if nothing else takes it; their errors are raised anyway.
+    Google's store is used only through the one request that writes an object if it does not exist yet: for some buckets
+    the library would choose another, which replaces it, and it would ask which kind each bucket is.
     """
     for library in _LIBRARIES:
         logging.getLogger(library).addHandler(logging.NullHandler())
@@ -111,9 +111,9 @@ def _prepare() -> None:
 
 
 def _session(options: Mapping[str, Any]) -> Any:
-    """The session that the library would make, which reads times in the form of a listing faster.
+    """The session that the library would make, except that it reads the times in a listing faster.
 
-    Where a listing is long, three quarters of its processor time are its times otherwise.
+    In a long listing, they would otherwise take three quarters of the processor time.
     """
     from aiobotocore.session import AioSession  # type: ignore[import-untyped]
     from botocore.utils import parse_timestamp  # type: ignore[import-untyped]
@@ -137,7 +137,7 @@ def status_of(info: Mapping[str, Any]) -> FileStatus:
 
 
 def nanoseconds(changed: object) -> int:
-    """A time as a store's library has it, in nanoseconds UTC; 0 where it has none."""
+    """A time from a store's library, in nanoseconds UTC; 0 if it has none."""
     if isinstance(changed, str):
         changed = datetime.fromisoformat(changed)
     if not isinstance(changed, datetime):
@@ -149,22 +149,22 @@ def nanoseconds(changed: object) -> int:
 
 @contextmanager
 def errors(url: str) -> Iterator[None]:
-    """Errors of a store's library as FileNotFoundError, PermissionError or StoreError, each with the URL.
+    """Turns errors of a store's library into FileNotFoundError, PermissionError or StoreError, each with the URL.
 
-    Those of a file of this machine, which an object is copied from or to, stay as they are.
+    Errors of the local file that an object is copied from or to stay as they are.
     """
     try:
         yield
     except (FileExistsError, StoreError, UsageError, ImportError):
         raise
-    except Exception as error:  # each library has errors of its own, and of those below it
+    except Exception as error:  # each library has errors of its own and of libraries that it uses
         if isinstance(error, OSError) and (error.filename or error.errno in _OF_A_DISK):
             raise
         cause, *more = (getattr(error, "strerror", None) or str(error) or type(error).__name__).split("\n")
         code = answer_of(error)
         if code == 404 or isinstance(error, FileNotFoundError):
             raise FileNotFoundError(errno.ENOENT, cause, url) from error
-        if cause.startswith("Forbidden: "):  # gcsfs: the address, and then the reason
+        if cause.startswith("Forbidden: "):  # gcsfs writes the address, then the reason
             code, cause = 403, more[0] if more else cause
         if code in (401, 403) or isinstance(error, PermissionError):
             raise PermissionError(errno.EACCES, cause, url) from error
@@ -173,11 +173,11 @@ def errors(url: str) -> Iterator[None]:
 
 _OF_A_DISK = (errno.EDQUOT, errno.EFBIG, errno.ENOSPC, errno.EROFS)
 _AHEAD: dict[tuple[int, str], Future[bytes]] = {}
-"""Small objects that are read already, whole, by the process that reads them and their names."""
+"""Small objects read ahead, whole, by name, for the process that is reading them."""
 
 
 def read_ahead(name: str, size: int) -> None:
-    """Begin to read a small object, until it is forgotten."""
+    """Begin to read a small object, which is kept until `forget`."""
     key = os.getpid(), name
     if key not in _AHEAD:
         _AHEAD[key] = pool().submit(_requested, name, 0, size)
@@ -190,7 +190,7 @@ def forget(name: str) -> None:
 
 
 def answer_of(error: BaseException) -> int:
-    """The HTTP status that a store answered with, as its library gives it; 0 where it does not."""
+    """The HTTP status of a store's answer, if its library gives it; otherwise 0."""
     while True:
         response = getattr(error, "response", None)
         if isinstance(response, dict):  # botocore

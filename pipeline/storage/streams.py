@@ -1,4 +1,4 @@
-"""Objects of a store as streams: requested in ranges, read ahead or at many places at once."""
+"""Objects of a store as streams: requested in ranges, read ahead, or in many places at once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _FIRST_BYTES, _MOST_BYTES = 256 << 10, 8 << 20
-"""What the first request of a stream asks for, since a head is often enough, and at most each that follows."""
+"""Bytes of a stream's first request, since a head is often enough, and the most bytes of each later one."""
 STRIDE_BYTES = 32 * 1024
 _STRIDES = 32
-"""What is read at one place, and how many places at once."""
+"""Bytes read at one place, and how many places at once."""
 
 
 class _Ranges(io.RawIOBase):
-    """An object of a store as a stream, which is requested in ranges. `_fetch` returns bytes from a position on."""
+    """An object of a store as a stream, requested in ranges. `_fetch` returns bytes from the current position."""
 
     def __init__(self, name: str, size: int) -> None:
         self._name = name
@@ -58,7 +58,7 @@ class _Ranges(io.RawIOBase):
 
 
 class ObjectStream(_Ranges):
-    """One that is read from its beginning to its end, in ranges that grow, or in places."""
+    """A stream that is read from beginning to end, in growing ranges, or in places."""
 
     def __init__(self, name: str, size: int, head: bytes, in_places: bool) -> None:
         super().__init__(name, size)
@@ -88,7 +88,7 @@ class ObjectStream(_Ranges):
 
 
 class StrideStream(_Ranges):
-    """One that is read at one byte before each multiple of `stride`, where many places are requested at once."""
+    """A stream that is read one byte before each multiple of `stride`; many places are requested at once."""
 
     def __init__(self, name: str, size: int, stride: int) -> None:
         super().__init__(name, size)
@@ -97,7 +97,7 @@ class StrideStream(_Ranges):
 
     def _fetch(self, wanted: int) -> bytes:
         if self._at not in self._read:
-            if (self._at + 1) % self._stride:  # the beginning, and what a long line goes on with
+            if (self._at + 1) % self._stride:  # the beginning, or the rest of a long line
                 return remote_range(self._name, self._at, min(STRIDE_BYTES, self._size - self._at))
             places = [at for n in range(_STRIDES) if (at := self._at + n * self._stride) < self._size]
             self._read = dict(zip(places, pool().map(self._piece_at, places), strict=True))

@@ -84,8 +84,8 @@ def test_the_project_is_given_or_the_only_one_of_the_key(call: Any) -> None:
         assert printed.code == code
         assert len(service.asked) == (2 if code == 0 else 1)
     assert printed.two_lines == (
-        "Error: the personal key reaches more than one project: 7 (Shop), 8 (Test)",
-        "Try: give --project ID",
+        "Error: the personal key reaches several projects: 7 (Shop), 8 (Test)",
+        "Try: choose one with --project ID",
     )
 
 

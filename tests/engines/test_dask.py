@@ -113,8 +113,7 @@ def test_a_block_that_ends_its_workers_is_named(tmp_path: Path) -> None:
         with pytest.raises(Unfinished) as ended:
             list(engine.map(end_process, units))
     assert ended.value.message == (
-        "2 workers ended, one after the other, while they worked on block 0 of 0.jsonl; the usual reason is too little"
-        " memory"
+        "2 workers ended, one after another, while working on block 0 of 0.jsonl; the usual reason is too little memory"
     )
     assert ended.value.hint.startswith("give each worker more memory, ")
 
@@ -141,7 +140,7 @@ def test_a_worker_that_cannot_read_the_export_is_refused(cluster: Cluster, tmp_p
         bucket.put("rows.jsonl", (export(tmp_path / "export", 4_000) / "part-0.jsonl").read_bytes())
         with pytest.raises(UsageError, match=r"the worker on \S+ .* cannot read .*rows.jsonl") as refused:
             pipeline.plan_export(bucket.url, tmp_path / "plan", plan_on(cluster))
-    assert "by the same path" in refused.value.hint
+    assert "under the same path" in refused.value.hint
 
 
 def test_an_error_of_a_block_is_that_of_this_machine(cluster: Cluster, tmp_path: Path) -> None:
@@ -162,7 +161,7 @@ def test_an_error_of_a_block_is_that_of_this_machine(cluster: Cluster, tmp_path:
     ("engine", "workers", "message"),
     [
         ("dask=tcp://127.0.0.1:9", None, "no Dask cluster with a worker answers at tcp://127.0.0.1:9: "),
-        ("dask=tcp://127.0.0.1:9", 3, "--workers 3 is for processes that are started here"),
+        ("dask=tcp://127.0.0.1:9", 3, "--workers 3 applies to processes started here"),
         ("dask", 0, "--workers 0 cannot be combined with --engine dask"),
         ("local=here", None, "the engine local takes no address, but 'here' was given"),
     ],

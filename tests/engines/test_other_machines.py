@@ -72,8 +72,8 @@ def test_another_file_of_the_export_is_refused(first: bool, cluster: Cluster, tm
     with cluster.one_worker(mounts=other), pytest.raises(UnreadableExport) as refused:
         plan_by(cluster, source, tmp_path / "plan")
     size = f"{file.stat().st_size:,} bytes, changed "
-    assert_matches(refused.value, rf"{ME} has another file at {file}: {size}\S+; on the machine that runs .* {size}")
-    assert "the same files by the same path" in refused.value.hint
+    assert_matches(refused.value, rf"{ME} has another file at {file}: {size}\S+; the machine that runs .* {size}")
+    assert "the same files under the same path" in refused.value.hint
 
 
 def test_a_copy_of_the_export_is_accepted(cluster: Cluster, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_worker_that_joins_later_is_compared_as_well(cluster: Cluster, tmp_pat
         asked = {"environment": {"PYTHONPATH": str(another_msgspec(tmp_path))}}
         with cluster.one_worker(**asked), pytest.raises(UsageError) as refused:
             list(engine.map(observe_unit, units))
-    assert_matches(refused.value, rf"{ME} has msgspec 0.0.1, and the machine that runs the command has ")
+    assert_matches(refused.value, rf"{ME} has msgspec 0.0.1, but the machine that runs the command has ")
 
 
 def test_a_worker_that_would_make_other_events_is_refused(cluster: Cluster, tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_a_worker_that_would_make_other_events_is_refused(cluster: Cluster, tmp_
     packages = {"PYTHONPATH": str(another_msgspec(tmp_path))}
     with cluster.one_worker(environment=packages), pytest.raises(UsageError) as refused:
         plan_by(cluster, export(tmp_path / "export"), tmp_path / "plan")
-    assert_matches(refused.value, rf"{ME} has msgspec 0.0.1, and the machine that runs the command has ")
-    assert refused.value.hint == "install the same versions everywhere"
+    assert_matches(refused.value, rf"{ME} has msgspec 0.0.1, but the machine that runs the command has ")
+    assert refused.value.hint == "install the same versions on every machine"
 
 
 def test_a_worker_with_several_threads_is_one_process(cluster: Cluster) -> None:
@@ -139,7 +139,7 @@ def test_a_plug_in_that_a_worker_does_not_have_is_named(cluster: Cluster, tmp_pa
         cluster.wait_for(1)
         code, _, problem = site.run(*words, "--engine", dask(cluster))
     assert code == UsageError.exit_code
-    assert_matches(problem, rf"Error: {ME} has no acme-backcast, and the machine that runs the command has 1\.2")
+    assert_matches(problem, rf"Error: {ME} has no acme-backcast, but the machine that runs the command has 1\.2")
 
 
 def test_a_worker_has_a_working_directory_of_its_own(

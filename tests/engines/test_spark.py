@@ -120,9 +120,13 @@ def test_a_session_of_another_thread_is_left_as_it_is(session: Any, tmp_path: Pa
 @pytest.mark.parametrize(
     ("engine", "workers", "message"),
     [
-        ("spark=local[3]", None, f"=local[3] is asked for, and this process has a Spark session of {CLUSTER} already"),
-        ("spark=sc://localhost", None, "spark=sc://localhost is asked for, and this process has a Spark session of "),
-        ("spark", 3, f"--workers 3 is for processes that are started here, and those of {CLUSTER} are its own"),
+        ("spark=local[3]", None, f"=local[3] was given, but this process already has a Spark session of {CLUSTER}"),
+        (
+            "spark=sc://localhost",
+            None,
+            "spark=sc://localhost was given, but this process already has a Spark session of ",
+        ),
+        ("spark", 3, f"--workers 3 applies to processes started here, but {CLUSTER} has its own"),
         ("spark", 0, "--workers 0 cannot be combined with --engine spark"),
     ],
 )

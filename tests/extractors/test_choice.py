@@ -51,9 +51,9 @@ def test_patterns_choose_files(tmp_path: Path) -> None:
     [
         (
             ("events_*", "events_intraday_*"), {"events_20240101.json": 1, "events_intraday_20240102.json": 2},
-            "events_20240102.json", r"events_20240102.json and events_intraday_20240102.json have the same events",
+            "events_20240102.json", r"events_20240102.json and events_intraday_20240102.json contain the same events",
         ),
-        (("tracks", "*"), {"tracks/1.jsonl": 1, "tracks/2.jsonl": 2}, "clicked/1.jsonl", "have the same events"),
+        (("tracks", "*"), {"tracks/1.jsonl": 1, "tracks/2.jsonl": 2}, "clicked/1.jsonl", "contain the same events"),
     ],
 )  # fmt: skip
 def test_tables_with_the_same_events_do_not_go_together(
@@ -96,10 +96,10 @@ def test_heap_replaces_whole_tables_and_appends_others(tmp_path: Path) -> None:
     assert counting(source, manifest="heap") == expected
     notes = extractors.choose_parts(source, FileRules(manifest="heap")).notes
     reasons = {note.where: note.detail for note in notes}
-    assert reasons["sync_9/users/a"] == "manifests/10.json has the whole table users (sync 10)"
+    assert reasons["sync_9/users/a"] == "manifests/10.json has all of table users (sync 10)"
     assert reasons["sync_8/views/a"] == "no manifest lists it"
     assert [note.detail for note in notes if note.code == "manifest"] == [
-        "no manifest has the whole table views, so its older rows are missing",
+        "no manifest has all of table views, so its older rows are missing",
         "4 manifests list 4 files that count",
     ]
 
@@ -166,7 +166,7 @@ def test_pendo_lists_exports_of_more_than_30_days_ago_in_their_own_folders(tmp_p
     files |= {
         "app/u2/allevents-d1.jsonl": 6, "app/u2/billofmaterials.json": pendo_export(None, "u2", "d1", root=False),
     }  # fmt: skip
-    with pytest.raises(UnfitExport, match=r"app/u1/.* and app/u2/.* have the period d1, and neither has a counter"):
+    with pytest.raises(UnfitExport, match=r"app/u1/.* and app/u2/.* both have the period d1, without a counter"):
         counting(export(tmp_path / "b", files), manifest="pendo")
 
 
@@ -245,18 +245,23 @@ def test_the_rows_of_an_unpacked_file_of_adobe_are_counted(tmp_path: Path) -> No
     source = export(tmp_path, {**files, "01-rs_1.jsonl": data})
     assert counting(source, manifest="adobe") == ["01-rs_1.jsonl", "rs_1-lookup.jsonl"]
     source = export(tmp_path, {"01-rs_1.jsonl": data[:8]})
-    with pytest.raises(UnreadableExport, match=r"01-rs_1.jsonl has 1 rows, and rs_1.txt lists 2 for 01-rs_1.jsonl.gz"):
+    with pytest.raises(UnreadableExport, match=r"01-rs_1.jsonl has 1 rows, but rs_1.txt lists 2 for 01-rs_1.jsonl.gz"):
         counting(source, manifest="adobe")
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "content", "message"),
     [
-        ("manifests/1.json", "heap", {"other": 1}, "is no manifest of Heap"),
-        ("exportmanifest.json", "pendo", {"other": 1}, "is no manifest of"),
-        ("u/billofmaterials.json", "pendo", {"other": 1}, "is no bill of materials of"),
+        ("manifests/1.json", "heap", {"other": 1}, "is not a manifest of Heap"),
+        ("exportmanifest.json", "pendo", {"other": 1}, "is not a manifest of"),
+        ("u/billofmaterials.json", "pendo", {"other": 1}, "is not a bill of materials of"),
         *(
-            ("manifests/1.json", "heap", {"dump_id": 1, "tables": [entry]}, r"json is no manifest of Heap: .*tables\[0")
+            (
+                "manifests/1.json",
+                "heap",
+                {"dump_id": 1, "tables": [entry]},
+                r"json is not a manifest of Heap: .*tables\[0",
+            )
             for entry in (7, {"files": ["a"]}, {"name": "users", "files": None}, {"name": "users", "files": 7})
         ),
     ],

@@ -132,7 +132,7 @@ def test_a_survey_shows_the_same(call: Any, tmp_path: Path) -> None:
     printed = call("survey", path, "--json")
     assert (printed.code, printed.json["rows"]) == (0, 2)
     (detail,) = [text for code, _, text in printed.json["notices"] if code == "no_header"]
-    assert detail.endswith("is a time, so that row is read as a row, and the columns are called column_1 to column_3")
+    assert detail.endswith("is a time, so it is read as a row, and its columns are called column_1 to column_3")
     assert call("survey", path, "--set", "header=yes", "--json").json["rows"] == 1
     assert call("survey", path, "--set", "event=x").code == 2
     for words in (("survey",), ("plan", "-m", "generic", "-o", tmp_path / "plan", *NAMES)):
@@ -350,7 +350,7 @@ def test_a_named_header_may_be_far_down_and_must_be_there(tmp_path: Path, kind: 
         book.save(path)
     (part,) = extractors.open_source([str(path)], rules=FileRules(header="81")).parts
     assert (part.dialect.header, rows_of(part)) == (("user", "event"), [{"user": "u-1", "event": "Signup"}])
-    with pytest.raises(UnreadableExport, match="has no row 83 with the names of columns"):
+    with pytest.raises(UnreadableExport, match="has no row 83 with column names"):
         extractors.open_source([str(path)], rules=FileRules(header="83"))
 
 

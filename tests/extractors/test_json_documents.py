@@ -115,12 +115,12 @@ def test_a_document_that_is_cut_is_named(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("content", "cause"),
     [
-        (b'[{"a":1},,{"a":2}]', "at byte 9 a list has no item before this byte"),
-        (b'[{"a":1},\n]', "at byte 10 a list has no item before this byte"),
-        (b'[{"a":1},\n \f,{"a":2}]', "at byte 12 a list has no item before this byte"),
-        (b'[{"a":1}]\nend', "at byte 10 there is something that is neither an object nor a list"),
-        (b'[{"a":1}] 7 [{"a":2}]', "at byte 10 there is something that is neither an object nor a list"),
-        (b'{\n"events": [{"a":1}]\n}\n{\n"error": "late"\n}', "at byte 24 an object without a list 'events' begins"),
+        (b'[{"a":1},,{"a":2}]', "at byte 9 a list lacks an item before this byte"),
+        (b'[{"a":1},\n]', "at byte 10 a list lacks an item before this byte"),
+        (b'[{"a":1},\n \f,{"a":2}]', "at byte 12 a list lacks an item before this byte"),
+        (b'[{"a":1}]\nend', "at byte 10 is neither an object nor a list"),
+        (b'[{"a":1}] 7 [{"a":2}]', "at byte 10 is neither an object nor a list"),
+        (b'{\n"events": [{"a":1}]\n}\n{\n"error": "late"\n}', "at byte 24 an object begins that has no list 'events'"),
         (b'{\n"events": [{"a":1}]\n}\n{\n"events": 7}', "the member 'events' is not a list"),
         (b'{\n"events": [{"a":1}]\n}\n{\n"events": [],\n"users": [{"a":1}]}', "a second list of objects, 'users'"),
         (b'{\n"events": [{"a":1}] [{"a":2}]\n}', "at byte 22 something follows the value of 'events'"),
@@ -149,13 +149,13 @@ def test_the_list_of_a_page_is_reported_with_what_is_not_read(tmp_path: Path) ->
     """The longest list of objects with a usual name, or the one that is named, or none."""
     page = b'{\n"total": 2,\n"users": [{"id":1}],\n"events": [{"id":2},{"id":3}]\n}'
     part, notes = part_of(tmp_path / "a.json", page)
-    assert notes == ["read as pages: the rows are the items of 'events'; not read: total, users"]
+    assert notes == ["read as pages whose rows are the items of 'events'; not read: total, users"]
     assert extractors.describe(part) == "JSON, rows in 'events'"
     assert read(part) == [{"id": "2"}, {"id": "3"}]
     assert read(part_of(tmp_path / "a.json", page, FileRules(rows="none"))[0])[0]["total"] == "2"
     part, notes = part_of(tmp_path / "a.json", page, FileRules(rows="users"))
     assert read(part) == [{"id": "1"}]
-    assert notes == ["read as pages: the rows are the items of 'users'; not read: total, events"]
+    assert notes == ["read as pages whose rows are the items of 'users'; not read: total, events"]
 
 
 def test_an_object_with_a_list_of_its_own_is_a_row(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_nothing_is_kept_of_objects_that_are_left_out() -> None:
         tracemalloc.stop()
     assert len(source.parts) == 1, "all have the same bytes"
     ignored = [note for note in source.notes if note.code == "ignored_file"]
-    assert [note.detail for note in ignored] == ["a marker that writers leave beside an export; so are 9,989 more"]
+    assert [note.detail for note in ignored] == ["a marker that writers leave next to an export; so are 9,989 more"]
     assert peak < 4e6
 
 
@@ -101,9 +101,9 @@ def test_a_listing_that_ends_early_is_an_error(url: str) -> None:
     later = {"continuation-token", "start-after"}  # every page but the first
     with serving(objects):
         for answer, why in (
-            (refusal(403, "AccessDenied"), "may not be read"),
-            (refusal(404, "NoSuchBucket"), "its bucket is gone while it is listed"),
-            ((200, {}, b"<html><body>Sign in</body></html>"), "what it answered is no listing"),
+            (refusal(403, "AccessDenied"), "no permission to read it"),
+            (refusal(404, "NoSuchBucket"), "its bucket disappeared during the listing"),
+            ((200, {}, b"<html><body>Sign in</body></html>"), "its answer is not a listing"),
             (listing("e/9", more="<IsTruncated>true</IsTruncated>"), "cannot be continued"),
             (listing("e/9", more=_ENDLESS), "repeats itself|a page twice"),
             (listing("e/000000.jsonl", more=_ENDLESS), "repeats itself|a page twice"),
@@ -184,7 +184,7 @@ def test_a_name_that_is_not_utf_8_is_an_error() -> None:
             return listing("e/%FF.jsonl", more="<EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>")
         return None
 
-    with serving(keyed("e/1", fault=odd)), pytest.raises(UnreadableExport, match="is not there"):
+    with serving(keyed("e/1", fault=odd)), pytest.raises(UnreadableExport, match="does not exist"):
         open_source([f"{URL}/e"])
 
 

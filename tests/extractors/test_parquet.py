@@ -386,11 +386,11 @@ def damages() -> dict[str, tuple[bytes, str]]:
         "two names of a column": (whole[:name] + b"ie" + whole[name + 2 :], "column 'ie', row group 1 'id'"),
         # The footer agrees with itself, but leaves out a row group that lies in the file.
         "a lost row group": (
-            second[: footer_of(second)] + first[end:], f"no column that has the page at byte {end:,}",
+            second[: footer_of(second)] + first[end:], f"no column for the page at byte {end:,}",
         ),
         "a footer that is too long": (
             whole[:-8] + b"more" + (length + 4).to_bytes(4, "little") + b"PAR1",
-            f"its footer has {length + 4:,} bytes and ends after {length:,}",
+            f"its footer has {length + 4:,} bytes but ends after {length:,}",
         ),
         "a page with a checksum": (checked[:at] + b"t" + checked[at + 1 :], ""),
     }  # fmt: skip
@@ -415,4 +415,4 @@ def test_row_groups_that_a_footer_lost_are_missed(tmp_path: Path) -> None:
             assert ids(tmp_path / "a.parquet") == RIGHT
         except UnreadableExport as error:
             found.add(error.message.rpartition(": ")[2])
-    assert "its footer states 56 rows, and 40 in its row groups" in found
+    assert "its footer states 56 rows, but 40 in its row groups" in found

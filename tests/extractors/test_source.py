@@ -82,10 +82,10 @@ READ_ME = b"# Export\n\nSee the wiki, please.\n"
     ("files", "given", "kind", "message"),
     [
         ({}, [], UsageError, "no export was named"),
-        ({}, [""], UsageError, "nothing was found in"),
+        ({}, [""], UsageError, "there are no files in"),
         ({"a.txt": ROW}, ["*.json"], UsageError, "nothing matches"),
         ({}, ["gone.json"], UnreadableExport, "gone.json"),
-        ({"README": READ_ME}, [""], UsageError, "README: a text"),
+        ({"README": READ_ME}, [""], UsageError, "README: text"),
         ({"notes": READ_ME}, ["notes"], UnreadableExport, "neither JSON lines nor a table"),
         ({"t/_delta_log/0.json": ROW, "t/a.parquet": b"PAR1"}, [""], UnreadableExport, "Delta"),
     ],
@@ -161,7 +161,7 @@ def test_what_cannot_hold_rows_is_left_out_of_a_folder(tmp_path: Path, content: 
         (bytes(range(1, 32)) * 40, "binary"),
         (b"\x00" * 5000, "zero bytes"),
         (b"event,time\ra,1\rb,2\r", "carriage returns"),
-        (zipped(b"<Types/>", name="[Content_Types].xml"), "no Excel workbook"),
+        (zipped(b"<Types/>", name="[Content_Types].xml"), "not an Excel workbook"),
     ],
 )
 def test_a_foreign_file_is_named_with_what_to_do(tmp_path: Path, content: bytes, name: str) -> None:

@@ -143,12 +143,12 @@ def test_what_is_no_export_is_left_out_and_named(bucket: Bucket, tmp_path: Path)
 @pytest.mark.parametrize(
     ("url", "kind", "message"),
     [
-        ("s3://BUCKET/none", UnreadableExport, "does not exist, and there is nothing below it"),
-        ("s3://BUCKET/tab", UnreadableExport, "does not exist, and there is nothing below it"),
+        ("s3://BUCKET/none", UnreadableExport, "does not exist, and nothing is below it"),
+        ("s3://BUCKET/tab", UnreadableExport, "does not exist, and nothing is below it"),
         ("s3://BUCKET/table", UnreadableExport, "is a Delta table"),
-        ("s3://BUCKET/both", UsageError, "is an object, and a prefix of others"),
+        ("s3://BUCKET/both", UsageError, "is an object and also a prefix of others"),
         ("s3://BUCKET/x*", UsageError, "nothing matches"),
-        ("s3://no-such-bucket-anywhere/a", UnreadableExport, "does not exist, and there is nothing below it"),
+        ("s3://no-such-bucket-anywhere/a", UnreadableExport, "does not exist, and nothing is below it"),
         ("s3://user:secret@BUCKET/a", UsageError, "contains a user, a password"),
         ("az://container/a?sv=2022-11-02&sr=c&sig=secret%3D", UsageError, "contains a user, a password"),
         ("s3://BUCKET/a?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=secret", UsageError, "contains a user"),
@@ -232,6 +232,6 @@ def test_a_file_that_lies_beside_another_is_missing_only_where_it_is_not_there(b
     assert beside(rows, rows, (), name) == b"a\tb\n"
     with (
         a_store_that_fails("GetObject", name, 403, "AccessDenied"),
-        pytest.raises(UnreadableExport, match=f"day/{name} may not be read"),
+        pytest.raises(UnreadableExport, match=f"day/{name}: no permission to read it"),
     ):
         beside(rows, rows, (), name)

@@ -148,7 +148,7 @@ def test_a_day_that_is_never_given_whole_leaves_the_fetch_unfinished(tmp_path: P
     broken = replace(whole, faults={number: truncated(0.5) for number in range(2, 50)})
     with pytest.raises(Unfinished, match=r"2023-03-02 to 2023-03-03.*cut off"):
         fetched(broken, tmp_path, 3)
-    with pytest.raises(BackcastError, match="is not finished: 2 windows left of mixpanel"):
+    with pytest.raises(BackcastError, match="is not finished: 2 windows of mixpanel to go"):
         pipeline.plan_export(tmp_path, tmp_path.parent / "plan", PlanOptions(workers=0))
 
 
@@ -183,7 +183,7 @@ def test_a_count_that_is_refused_is_asked_for_once(tmp_path: Path) -> None:
     found, asked = fetched(api, tmp_path, 4, warn=warnings.append)
     assert [one.path for one in asked].count("/api/query/jql") == 1
     assert found.counted == 0
-    said = "Mixpanel does not count (the answer is 403: no JQL for ***), so that nothing proves its files complete"
+    said = "Mixpanel gives no counts (the answer is 403: no JQL for ***), so nothing proves that its files are complete"
     assert warnings == [said]
 
 
@@ -199,7 +199,7 @@ def test_the_limits_of_a_tool_are_kept(tmp_path: Path) -> None:
     warnings: list[str] = []
     fetched(Timed([]), tmp_path, 126, clock=clock, count=False, warn=warnings.append)
     assert len(times) == 126
-    assert warnings[0].startswith("126 windows take 2 hours or more, since Mixpanel answers 60 requests in 1 h;")
+    assert warnings[0].startswith("126 windows take 2 hours or more, since Mixpanel allows 60 requests in 1 h;")
     assert all(later - earlier >= 3600 for earlier, later in zip(times, times[60:], strict=False))
     assert all(later - earlier >= 1 for earlier, later in zip(times, times[3:], strict=False))
     assert times[-1] < 2 * 3600 + 60

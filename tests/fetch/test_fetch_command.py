@@ -96,13 +96,13 @@ def test_without_a_key_nothing_is_asked(call: Call, tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("tool", "options", "error"),
     [
-        ("mixpanel", ["--since", "2023-03-01T05:00:00Z"], "not the beginning of a day"),
-        ("amplitude", ["--since", "2023-03-01T05:30:00Z"], "not the beginning of an hour"),
+        ("mixpanel", ["--since", "2023-03-01T05:00:00Z"], "must be the start of a day"),
+        ("amplitude", ["--since", "2023-03-01T05:30:00Z"], "must be the start of an hour"),
         ("mixpanel", ["--since", "2023-03-04"], "--since is not before --until"),
-        ("mixpanel", ["--until", "2999-01-01"], "may not have all events until 2999-01-01"),
+        ("mixpanel", ["--until", "2999-01-01"], "may not have all events before 2999-01-01"),
         ("mixpanel", ["--since", "March"], "not"),
-        ("mixpanel", ["--window", "12h"], "--window is not whole days"),
-        ("mixpanel", ["--project", "Web"], "no project id"),
+        ("mixpanel", ["--window", "12h"], "--window must be whole days"),
+        ("mixpanel", ["--project", "Web"], "not a Mixpanel project id"),
         ("mixpanel", ["--project", " "], "which project"),
         ("amplitude", ["--from", "in"], "has no region 'in'"),
         ("posthog", ["--from", "ftp://x"], "not a target"),

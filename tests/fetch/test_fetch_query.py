@@ -70,15 +70,15 @@ def test_a_query_over_files_needs_no_database(call: Call, tmp_path: Path) -> Non
     done = call("fetch", "duckdb", "--query", f"@{tmp_path}/query.sql", "-o", tmp_path / "out.parquet", "--json")
     assert (done.code, done.json["format"], done.json["rows"]) == (0, "backcast.fetch-query/1", 2)
     again = call("fetch", "duckdb", "--query", "select 1", "-o", tmp_path / "out.parquet")
-    assert (again.code, "exists already" in again.two_lines[0]) == (2, True)
+    assert (again.code, "already exists" in again.two_lines[0]) == (2, True)
 
 
 @pytest.mark.parametrize(
     ("query", "error"),
     [
         ("selec 1", "syntax error"),
-        ("select 1; select 2", "not one SELECT"),
-        ("drop table events", "not one SELECT"),
+        ("select 1; select 2", "not a single SELECT"),
+        ("drop table events", "not a single SELECT"),
         ("select * from nowhere", "nowhere"),
         ("select count(*)::hugeint as n from events", "type HUGEINT, which Parquet does not support"),
         ("select {'x': interval 1 day} as wait", "column wait"),
@@ -96,7 +96,7 @@ def test_a_query_that_cannot_be_written_exactly_is_refused(
 
 def test_a_plan_reads_no_query() -> None:
     """A query named as a source is an error that names the command which writes its rows."""
-    with pytest.raises(UsageError, match="a plan reads files only") as caught:
+    with pytest.raises(UsageError, match="a plan reads only files") as caught:
         pipeline.survey_export(["duckdb:warehouse.duckdb?query=select 1"])
     assert "backcast fetch duckdb" in caught.value.hint
 

@@ -117,14 +117,14 @@ def test_a_plan_refuses_a_fetch_with_a_changed_file(change: str, tmp_path: Path)
     found, _ = fetched(api, tmp_path, 3)
     file = tmp_path / found.manifest.files[1].file
     file.unlink() if change == "missing" else file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(UnreadableExport, match="is missing" if change == "missing" else "bytes and not"):
+    with pytest.raises(UnreadableExport, match="is missing" if change == "missing" else "bytes instead of"):
         pipeline.survey_export([str(tmp_path / "*")])
 
 
 @pytest.mark.parametrize(
     ("part", "status", "code", "message"),
     [
-        (MANIFEST, 403, "AccessDenied", "may not be read"),
+        (MANIFEST, 403, "AccessDenied", "no permission to read it"),
         (".jsonl.gz", 400, "Odd", "cannot be read from its store: .*Odd"),
     ],
 )
@@ -175,7 +175,7 @@ def test_two_fetches_do_not_share_a_folder(tmp_path: Path) -> None:
 def test_a_manifest_that_is_no_manifest_is_an_error(tmp_path: Path) -> None:
     """Damaged by hand, it is named, and nothing is fetched over it."""
     (tmp_path / MANIFEST).write_text('{"format": "backcast.fetch/1"')
-    with pytest.raises(UnreadableExport, match="cannot be read as the manifest"):
+    with pytest.raises(UnreadableExport, match="is not a readable manifest"):
         fetched(APIS["mixpanel"], tmp_path)
     assert not (tmp_path / NEW).exists()
 

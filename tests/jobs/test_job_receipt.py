@@ -164,4 +164,4 @@ def test_what_a_job_cannot_prove_is_stated_with_its_windows(tmp_path: Path, serv
         "That anything of them was exported: they have no files. 1 window: 2024-01-02.",
         "That all of them was sent: they are stopped. 1 window: 2024-01-03.",
     ]
-    assert "That anything landed: what is at the target was not compared with the ledger." in unproved
+    assert "That anything landed: the target was not compared with the ledger." in unproved

@@ -337,8 +337,8 @@ def test_a_client_that_goes_away_disturbs_nobody() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("lots", "no fault is called 'lots'", "did you mean lost? the faults are after, before, "),
-        ("", "no fault is called ''", "the faults are after, "),
+        ("lots", "there is no fault 'lots'", "did you mean lost? the faults are after, before, "),
+        ("", "there is no fault ''", "the faults are after, "),
         ("lost,evry=2", "lost has no option 'evry'", "did you mean every? the options of lost are chance, every, "),
         ("lost:3", "lost takes no value, not '3'", "write lost"),
         ("rate", "rate needs a value", "write rate:20/s"),
@@ -349,13 +349,13 @@ def test_a_client_that_goes_away_disturbs_nobody() -> None:
         ("redirect:307,host=a b", "host of redirect cannot be 'a b'", "write a host name such as "),
         ("maintenance:soon", "maintenance cannot be 'soon'", "write a time such as 30s or 2m, or a number of requests"),
         ("large:0", "large cannot be '0'", "write a number of bytes such as "),
-        ("poison", "'poison' is not complete", "write either poison:1/5000 or poison,event=NAME"),
+        ("poison", "'poison' is incomplete", "write either poison:1/5000 or poison,event=NAME"),
         ("quota:10,form=500", "form of quota cannot be '500'", "write 200 or 402"),
-        ("before:500,date=1", "'date=1' is not how date is written", "write date"),
-        ("lost,every", "'every' is not how every is written", "write every=VALUE"),
+        ("before:500,date=1", "'date=1' is not a way to write date", "write date"),
+        ("lost,every", "'every' is not a way to write every", "write every=VALUE"),
         ("lost,every=2,every=3", "every is repeated in 'lost,every=2,every=3'", "write it once"),
         ("lost,chance=0", "chance of lost cannot be '0'", "write a share such as 10% or 0.1"),
-        ("mix:10%,of=lost+rats", "no fault is called 'rats'", "did you mean rate?"),
+        ("mix:10%,of=lost+rats", "there is no fault 'rats'", "did you mean rate?"),
         ("mix:10%,of=mix:10%", "of of mix cannot be 'mix:10%'", "write faults joined by +"),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_file_gives_projects_keys_and_scopes(tmp_path: Path) -> None:
         ({"projects": [{"id": True, "capture_key": "phc_test_1"}]}, "$.projects[0].id"),
         ({"projects": [{"id": 2**40, "capture_key": "phc_test_1"}]}, "$.projects[0].id"),
         ({"projects": [{"id": 1, "capture_key": "phx_test_1"}]}, "$.projects[0].capture_key"),
-        ({"projects": GOOD["projects"][:1] * 2}, "one id"),
+        ({"projects": GOOD["projects"][:1] * 2}, "the same id"),
         ({"keys": []}, "$.keys"),
         ({"keys": {"phc_test_1": ["*"]}}, "personal key 1"),
         ({"keys": {"phx_test 1": ["*"]}}, "personal key 1"),
@@ -141,8 +141,8 @@ def test_the_command_serves_its_files_and_misbehaves_as_told(tmp_path: Path) -> 
     ("options", "said"),
     [
         (["--set", "nowhere=1"], "no setting"),
-        (["--set", "icons=ajar"], "icons is closed or open"),
-        (["--fault", "lsot"], "Error: --fault: no fault is called 'lsot'\nTry: did you mean lost? "),
+        (["--set", "icons=ajar"], "icons must be closed or open"),
+        (["--fault", "lsot"], "Error: --fault: there is no fault 'lsot'\nTry: did you mean lost? "),
         (["--seed", "SEED"], "hog_functions[0] of the seed, field name"),
     ],
 )

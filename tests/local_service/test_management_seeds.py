@@ -103,7 +103,7 @@ def test_a_seeded_template_stays_what_it_is() -> None:
         ({"session_recordings": [{"retention_period_days": 0}]}, "field retention_period_days"),
         ({"hog_functions": [{"status": {"state": SECRET}}]}, "field status__state"),
         ({"session_recordings": [{"sharing": {"access_token": [SECRET]}}]}, "field sharing__access_token"),
-        ({"session_recordings": [{"id": "a"}, {"id": "a"}]}, "one id"),
+        ({"session_recordings": [{"id": "a"}, {"id": "a"}]}, "the same id"),
     ],
 )
 def test_a_bad_seed_says_where(seed: dict[str, Any], where: str) -> None:

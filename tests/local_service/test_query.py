@@ -242,7 +242,10 @@ def test_reads_many_rows_back_and_says_where_there_are_too_many(filled: Asking) 
     ]
     refused = query(filled, "select 1 from range(10001)")
     assert (refused.status_code, refused.json()["code"]) == (400, "invalid_input")
-    assert refused.json()["detail"] == "the answer has more than 10000 rows; ask for fewer with LIMIT, and page on"
+    assert (
+        refused.json()["detail"]
+        == "the answer has more than 10000 rows; ask for fewer with LIMIT, and read them in pages"
+    )
     assert len(filled.service.select("select 1 from range(10001)")) == 10_001
 
 

@@ -267,7 +267,7 @@ def test_a_day_with_its_running_table_stops(tmp_path: Path, running: str) -> Non
     for number, name in enumerate(("events_20231115", running, running.replace("15", "16"))):
         (tmp_path / name).mkdir()
         write_lines(tmp_path / name / "000000000000.json", lines[: number + 1])
-    with pytest.raises(UnfitExport, match=f"{running}.* have the same events"):
+    with pytest.raises(UnfitExport, match=f"{running}.* contain the same events"):
         planned(tmp_path / "plan", [tmp_path / "events_20231115", tmp_path / running])
     plan, _ = planned(tmp_path / "other", [tmp_path / "events_20231115", tmp_path / running.replace("15", "16")])
     assert len(plan.parts) == 2

@@ -42,7 +42,7 @@ def test_json_by_columns_is_read_by_rows(tmp_path: Path, indent: int | None) -> 
     assert (plan.ready, plan.events.made, plan.rows.read) == (True, 2, 2)
     assert [code for code, *_ in plan.notices] == ["columns"]
     del columns["at"]["1"]
-    with pytest.raises(UnreadableExport, match="the column 'at' has other rows") as refused:
+    with pytest.raises(UnreadableExport, match="the column 'at' has different rows") as refused:
         planned(tmp_path, "frame.json", json.dumps(columns | {"text": {"0": "x" * 5_000_000, "1": "y"}}))
     assert "orient='records', lines=True" in refused.value.hint
 
@@ -104,9 +104,9 @@ def test_a_person_whose_id_looks_like_a_placeholder(tmp_path: Path) -> None:
 def test_a_setting_about_files_that_there_are_not(tmp_path: Path) -> None:
     """It would do nothing; and a list that no page has is told with those that it has."""
     for name, what in (("sheet", "workbook"), ("rows", "JSON file")):
-        with pytest.raises(UsageError, match=f"there is no {what} among the files"):
+        with pytest.raises(UsageError, match=f"the files include no {what}"):
             planned(tmp_path, "a.csv", f"event,user,at\nSeen,u1,{TIMES[0]}\n", settings=COLUMNS | {name: "x"})
-    with pytest.raises(UnreadableExport, match="an object without a list 'x' begins") as refused:
+    with pytest.raises(UnreadableExport, match="an object begins that has no list 'x'") as refused:
         planned(tmp_path, "a.json", json.dumps({"results": ROWS, "page": 1}), settings=COLUMNS | {"rows": "x"})
     assert "--set rows=results" in refused.value.hint
 
@@ -115,7 +115,7 @@ def test_a_setting_about_files_that_there_are_not(tmp_path: Path) -> None:
     ("text", "place"),
     [
         ('{"results": [%s] [%s], "page": 1}', "at byte 76 something follows"),
-        ("[%s, \f, %s]", "at byte 65 a list has no item"),
+        ("[%s, \f, %s]", "at byte 65 a list lacks an item"),
     ],
 )
 def test_what_is_between_rows_and_no_json_ends_a_plan(tmp_path: Path, text: str, place: str) -> None:

@@ -57,7 +57,7 @@ def test_values_of_live_persons_are_counted_by_policy(
     values = [{}, {}, {}] if name else [{"plan": "new"}, {"plan": "new"}, {"plan": "old"}]
     assert had == {f"u-{number}": (value, True) for number, value in enumerate(values)}
     assert (undo.profiles, undo.profiles_before) == (20, 3)
-    assert "the values from before of 3 of 20 profiles" in (directory / "undo-list/README.txt").read_text()
+    assert "the earlier values of 3 of 20 profiles" in (directory / "undo-list/README.txt").read_text()
 
 
 def test_merges_and_values_of_live_persons_are_told(ask: Asking, tmp_path: Path) -> None:

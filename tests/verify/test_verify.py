@@ -124,7 +124,7 @@ def test_a_plan_of_which_nothing_was_sent_is_not_proved(tmp_path: Path) -> None:
             assert read_totals(one.directory / "ledger.sqlite").batches_retried == 0
         with pytest.raises(UsageError, match="nothing to verify"):
             one._replace(to="http://127.0.0.1:9" if tried else "").verify()
-        with pytest.raises(UsageError, match="nothing to take back"):
+        with pytest.raises(UsageError, match="nothing to undo"):
             api.list_sent(one.directory, UndoListOptions())
 
 

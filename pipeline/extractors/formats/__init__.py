@@ -18,23 +18,23 @@ FORMATS = {format.name: format for format in _DECLARED}
 
 
 def format_of(part: Part) -> Format:
-    """The format of a part. Raises UnreadableExport for a name that this version does not have, and UsageError for one
-    that several have."""
+    """The format of a part. Raises UnreadableExport if this version does not have it, and UsageError if several
+    packages have one of that name."""
     packages = plugins.by_name(plugins.FORMATS).get(part.format, [])
     if part.format in FORMATS and not packages:
         return FORMATS[part.format]
     if packages:
         return of_package(part.format)[2]
     raise UnreadableExport(
-        f"{part.path} is of the format {part.format!r}, which this version cannot read",
+        f"{part.path} has the format {part.format!r}, which this version cannot read",
         path=part.path,
-        hint="use the version that created the plan and the packages that it had, or plan again",
+        hint="use the version and the packages that made the plan, or plan again",
     )
 
 
 @cache
 def of_package(name: str) -> tuple[Plugin, ModuleType, Format]:
-    """A format of an installed package. Raises UsageError where it cannot be loaded, or has the name of another one."""
+    """A format of an installed package. Raises UsageError if it cannot be loaded or shares its name with another."""
     packages = plugins.by_name(plugins.FORMATS)[name]
     if len(packages) > 1 or name in FORMATS:
         shipped = ["backcast itself"] if name in FORMATS else []
@@ -45,13 +45,13 @@ def of_package(name: str) -> tuple[Plugin, ModuleType, Format]:
     if not isinstance(format, Format):
         raise plugin.broken(f"{plugin.value} declares no FORMAT")
     if format.name != name:
-        raise plugin.broken(f"it is called {format.name!r} in {plugin.value}, and {name!r} in its entry point")
+        raise plugin.broken(f"{plugin.value} calls it {format.name!r}, its entry point {name!r}")
     return plugin, module, format
 
 
 @cache
 def problems() -> tuple[tuple[Plugin, UsageError], ...]:
-    """What is wrong with the formats of installed packages, which are loaded for it."""
+    """What is wrong with the formats of installed packages. Loads them all to find out."""
     found = []
     for plugin in plugins.installed(plugins.FORMATS):
         try:
@@ -62,7 +62,7 @@ def problems() -> tuple[tuple[Plugin, UsageError], ...]:
 
 
 def _usable() -> list[Format]:
-    """All formats; one of a package that cannot be loaded is left out, and a notice of every plan says so."""
+    """All formats, except those of packages that cannot be loaded; a notice of every plan reports these."""
     broken = {plugin.name for plugin, _ in problems()}
     names = dict.fromkeys(plugin.name for plugin in plugins.installed(plugins.FORMATS) if plugin.name not in broken)
     return [*FORMATS.values(), *(of_package(name)[2] for name in names)]

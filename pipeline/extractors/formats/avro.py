@@ -9,7 +9,7 @@ from pipeline.models import Part
 
 
 def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
-    """None; but a header that cannot be read stops discovery, before other files are read."""
+    """No notices. A header that cannot be read stops discovery before other files are read."""
     if not part.codecs:
         when_called("avro_reader:check")(part)
     return iter(())

@@ -37,7 +37,7 @@ def _recognize(sample: Sample) -> Recognized | None:
     if table is not None and not sample.whole and b"\n" not in text:
         columns = len(table.dialect.header)
         raise UnreadableExport(
-            f"the first line of {path} has more than {len(text) >> 20} MiB; these are {columns:,} columns and more",
+            f"the first line of {path} is over {len(text) >> 20} MiB long, with at least {columns:,} columns",
             path=path,
             hint="write a file with only the columns that the import needs; an event may have 900 KiB",
         )
@@ -46,13 +46,13 @@ def _recognize(sample: Sample) -> Recognized | None:
         raise UnreadableExport(
             f"{path} does not have the {pluralize(len(names), 'column')} that --set columns names",
             path=path,
-            hint="name every column of the file in its order, or leave --set columns out if the first row has names",
+            hint="name every column of the file in order, or leave out --set columns if the first row has names",
         )
     return table
 
 
 def _layout(sample: Sample) -> Dialect | None:
-    """The dialect of a text whose columns a mapping names: those of its rows, else the only layout that fits."""
+    """The dialect of a text whose columns a mapping names: that of its rows, else the only layout that fits."""
     rules = sample.rules
     if rules.header not in ("", "no"):
         return None
@@ -65,10 +65,10 @@ def _layout(sample: Sample) -> Dialect | None:
 
 
 def _is_binary(text: bytes) -> bool:
-    """Whether more than a tenth is control characters that no text has; a fiftieth, if it is not UTF-8.
+    """Whether more than a tenth of it, or a fiftieth if not UTF-8, is control characters that text never has.
 
-    NUL and the delimiter of Hive (1) do not count. In compressed or encrypted bytes about a tenth of them are; a text
-    in an older encoding has none.
+    NUL and the delimiter of Hive (1) do not count. About a tenth of compressed or encrypted bytes are such characters;
+    text in an older encoding has none.
     """
     controls = bytes(set(range(2, 32)) - {7, 8, 9, 10, 11, 12, 13, 27, 28, 29, 30, 31})
     share = (len(text) - len(text.translate(None, controls))) / len(text)
@@ -91,7 +91,7 @@ def _traits(dialect: Dialect) -> list[str]:
 
 
 def _unusual(dialect: Dialect) -> list[str]:
-    """What a person may not expect; nothing for comma, double quote and UTF-8."""
+    """What a person might not expect; empty for comma, double quote and UTF-8."""
     words = []
     if dialect.delimiter != ",":
         words.append("delimiter " + _DELIMITERS.get(dialect.delimiter, f'"{dialect.delimiter}"'))
@@ -114,10 +114,10 @@ def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
         yield "dialect", "read with " + ", ".join(words)
     yield from title_notices(dialect)
     if recognized.values:
-        columns = f"the columns are called column_1 to {dialect.header[-1]}"
-        yield NO_HEADER, f"{recognized.values}, so that row is read as a row, and {columns}"
+        columns = f"its columns are called column_1 to {dialect.header[-1]}"
+        yield NO_HEADER, f"{recognized.values}, so it is read as a row, and {columns}"
     if recognized.unsure:
-        yield UNSURE_ESCAPES, "read with its backslashes as text, which may be escapes of a database"
+        yield UNSURE_ESCAPES, "its backslashes are read as text, but may be escapes of a database"
     if not dialect.encoding.startswith("utf") and not part.dialect.headless:
         yield "encoding", f"not UTF-8: read as {dialect.encoding}; check a name with an accent"
     yield from name_notices(recognized.raw_header)

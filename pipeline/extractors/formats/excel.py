@@ -1,6 +1,6 @@
 """Excel workbooks (.xlsx, .xlsm): the rows of one sheet, whose first row names the columns.
 
-A workbook is a zip, so discovery asks `workbook` before it looks for the members of an archive.
+A workbook is a zip, so discovery calls `workbook` before it looks for members of an archive.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ NAME = "excel"
 
 
 def workbook(file: str, path: str, rules: FileRules) -> Recognized | None:
-    """The sheet to read of a zip that is a workbook, None for any other zip and for a damaged one. A sheet without
-    rows has no header. Raises UnreadableExport for a workbook that cannot be read."""
+    """The sheet to read, if a zip is a workbook; None for any other zip and for a damaged one. A sheet without rows has
+    no header. Raises UnreadableExport for a workbook that cannot be read."""
     try:
         with storage.opened(file) as stream, zipfile.ZipFile(stream) as archive:
             if "xl/workbook.xml" not in archive.namelist():

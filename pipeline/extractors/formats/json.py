@@ -1,4 +1,4 @@
-"""JSON documents: a list of objects with or without its brackets, objects over several lines, or pages with a list."""
+"""JSON documents: a list of objects with or without brackets, objects over several lines, or pages with a list."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pipeline.extractors.json_texts import is_joined
 from pipeline.models import Dialect, Part
 
 PAGE_LISTS = ("data", "events", "records", "results", "rows")
-"""Names that lists of rows have in pages. Lists of other names belong to a row, unless they are named."""
+"""Names that lists of rows have in pages. Lists with other names belong to a row, unless they are named explicitly."""
 NO_PAGES = "none"
-"""The name that a mapping gives (`rows`) where objects with such lists are rows too."""
+"""The name that a mapping gives in `rows` if objects with such lists are rows too."""
 
 
 _TEMPLATE = re.compile(rb"\{[^{}\[\]\":\n]+\}[,;\t|]")
-"""The start of a table whose columns are called {adid},{created_at}, as trackers write that fill in templates."""
+"""The start of a table whose columns are called {adid},{created_at}, as trackers that fill in templates write it."""
 
 
 def is_table(start: bytes) -> bool:
-    """Whether a text that starts with a brace is a table, and no JSON."""
+    """Whether a text that starts with a brace is a table and not JSON."""
     return _TEMPLATE.match(start) is not None
 
 
 def _recognize(sample: Sample) -> Recognized | None:
-    """After JSON lines: a page on one line is a row of those, which a mapping can open, unless its list is named."""
+    """Comes after JSON lines: a page on one line is a row that a mapping can open, unless its list is named."""
     start = sample.text.lstrip(b" \t\r\n")
     if (
         start[:1] not in (b"{", b"[")
@@ -51,7 +51,7 @@ def _recognize(sample: Sample) -> Recognized | None:
 
 
 def sampled_lines(text: bytes, whole: bool) -> list[bytes]:
-    """The first lines of a sample that are not blank, without the last where the sample cuts it."""
+    """The first lines of a sample that are not blank, without the last if the sample cuts it."""
     lines = text.split(b"\n")
     if not whole and len(lines) > 1:
         lines.pop()
@@ -67,7 +67,7 @@ def mostly_objects(text: bytes, whole: bool) -> bool:
 
 def is_document(text: bytes, whole: bool) -> bool:
     """Whether JSON text is one document: a list, or an object over several lines. Half of its lines may be items of a
-    list. Broken rows of JSON lines are none: they begin like objects and go on in no other line."""
+    list. Broken rows of JSON lines do not count: they begin like objects but continue on no other line."""
     lines = sampled_lines(text, whole)
     if text[:1] == b"[" or (whole and len(lines) == 1 and lines[0].endswith(b"},")):
         return not mostly_objects(text, whole)
@@ -97,7 +97,7 @@ def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
         dropped = ", ".join(recognized.raw_header)
         yield (
             "pages",
-            f"read as pages: the rows are the items of {part.dialect.rows[0]!r}"
+            f"read as pages whose rows are the items of {part.dialect.rows[0]!r}"
             + (f"; not read: {dropped}" if dropped else ""),
         )
     yield from encoding_notices(part, recognized)

@@ -1,5 +1,5 @@
-"""JSON by columns, as `DataFrame.to_json` of pandas writes it by default: an object of columns, each
-an object of the index of a row → its value (pandas 2, `orient="columns"`)."""
+"""JSON by columns, as `DataFrame.to_json` of pandas writes it by default: an object of columns, each an object that
+maps the index of a row to its value (pandas 2, `orient="columns"`)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LINES = "write it with to_json(PATH, orient='records', lines=True)"
 _decode = msgspec.json.Decoder(dict[str, dict[str, Raw]]).decode
 _TEXT = rb'"(?:[^"\\]|\\.)*"'
 _COLUMN = re.compile(rb'\{\s*%b\s*:\s*\{\s*"\d+"\s*:\s*[^{\[\s]' % _TEXT)
-"""The beginning of a file whose first column has a value of a row."""
+"""How a file begins if its first column maps the index of a row to a value."""
 
 
 def _recognize(sample: Sample) -> Recognized | None:
-    """Before other JSON. A row that has such an object may be one of JSON lines, so a whole sample is decoded."""
+    """Comes before other JSON. A row of JSON lines may have such an object, so a whole sample is decoded."""
     start = sample.text.lstrip(b" \t\r\n")
     if _COLUMN.match(start) is None:
         return None
@@ -35,7 +35,7 @@ def _recognize(sample: Sample) -> Recognized | None:
 
 
 def _is_by_columns(text: bytes) -> bool:
-    """Whether a file's content is one object of columns that all have the same rows."""
+    """Whether the content is one object of columns that all have the same rows."""
     try:
         columns = _decode(text)
     except msgspec.MsgspecError:
@@ -44,9 +44,9 @@ def _is_by_columns(text: bytes) -> bool:
 
 
 def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
-    """Blocks of rows, each row with the offset 0, since its values lie all over the file, which is read as a whole.
+    """Blocks of rows, each row with the offset 0, since its values are all over the file, which is read as a whole.
 
-    Raises UnreadableExport for a damaged file, one whose columns have different rows, and one over MOST_BYTES.
+    Raises UnreadableExport if the file is damaged, its columns differ in rows, or it is over MOST_BYTES.
     """
     from pipeline.extractors.json_documents import block_of
 
@@ -54,16 +54,16 @@ def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
         text = stream.read(MOST_BYTES + 1)
     if len(text) > MOST_BYTES:
         raise UnreadableExport(
-            f"{part.path} is JSON by columns of more than {MOST_BYTES >> 20} MB", path=part.path, hint=_LINES
+            f"{part.path} is JSON by columns and larger than {MOST_BYTES >> 20} MB", path=part.path, hint=_LINES
         )
     try:
         columns = _decode(text.removeprefix(BOM))
     except msgspec.MsgspecError as error:
-        raise UnreadableExport(f"{part.path} cannot be read by columns: {error}", path=part.path, hint=_LINES) from None
+        raise UnreadableExport(f"{part.path} is not JSON by columns: {error}", path=part.path, hint=_LINES) from None
     first = next(iter(columns.values()), {})
     for name, column in columns.items():
         if column.keys() != first.keys():
-            what = f"{part.path}: the column {name!r} has other rows than the first column"
+            what = f"{part.path}: the column {name!r} has different rows than the first column"
             raise UnreadableExport(what, path=part.path, hint=_LINES)
     lines: list[bytes] = []
     index = length = 0
@@ -79,7 +79,7 @@ def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
 
 
 def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
-    yield "columns", "read by columns, as pandas writes JSON: its rows are those of the index"
+    yield "columns", "read by columns, as pandas writes JSON: one row per index value"
 
 
 FORMAT = Format(

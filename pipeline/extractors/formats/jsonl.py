@@ -1,4 +1,4 @@
-"""JSON lines: one JSON object a line."""
+"""JSON lines: one JSON object per line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pipeline.models import Dialect
 
 
 def _recognize(sample: Sample) -> Recognized | None:
-    """Documents over several lines have been recognised before (`pipeline.extractors.formats.json`)."""
+    """Comes after documents over several lines (`pipeline.extractors.formats.json`)."""
     start = sample.text.lstrip(b" \t\r\n")
     if not is_table(start) and (start[:1] == b"{" or mostly_objects(start, sample.whole)):
         return Recognized(Dialect(encoding=sample.encoding, bom=sample.bom))

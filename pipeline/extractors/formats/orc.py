@@ -1,4 +1,4 @@
-"""ORC files, whose blocks are read as those of Parquet."""
+"""ORC files. Their blocks are read like those of Parquet."""
 
 from __future__ import annotations
 

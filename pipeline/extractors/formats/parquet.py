@@ -11,7 +11,7 @@ from pipeline.models import Part
 
 
 def column_notices(check: str) -> Callable[[Part, Recognized], Iterator[tuple[str, str]]]:
-    """Notices about the columns that a function of a reader of Arrow returns."""
+    """Notices about the column names that `check`, a function of an Arrow reader, returns."""
 
     def notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
         if not part.codecs:

@@ -1,8 +1,8 @@
-"""Amplitude: the Export API, a zip of gzipped JSON lines for some hours (docs/know/exports.md#amplitude).
+"""Amplitude: the Export API, which returns a zip of gzipped JSON lines for some hours (docs/know/exports.md#amplitude).
 
-Hours are those in which the server received an event, in UTC, and are complete two hours later. 404: no event in them.
-400: more than 4 GB, so that fewer hours have to be asked for. There is no count to compare with; a zip archive has the
-length and the checksum of each file in it, and a directory at its end, without which it is cut off.
+Hours are those in which the server received an event, in UTC, and are complete two hours later. 404 means no events in
+them, 400 more than 4 GB, so fewer hours have to be requested. There is no count to compare with; a zip has the length
+and checksum of each file in it, and a directory at its end, without which it is cut off.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from pipeline.fetch.checking import count_archived_lines
 from pipeline.fetch.tool import DAY, HOUR, Fetch, FetchContext, Fetched, RequestLimit, Tool, Window
 
-_BY_BUCKET = "where one hour has more than 4 GB, let Amplitude export to a bucket, and plan from that"
+_BY_BUCKET = "if one hour has more than 4 GB, let Amplitude export to a bucket and plan from there"
 
 
 def _hour(seconds: int) -> str:

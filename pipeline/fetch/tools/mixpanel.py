@@ -1,8 +1,8 @@
 """Mixpanel: the Raw Event Export API, day by day, and its own count by JQL (docs/know/exports.md#mixpanel).
 
-60 requests an hour and 3 a second. A day without events is 404 or an empty 200. Days are those of the project's own
-time zone (of UTC in projects since 2023), in both APIs alike. The export has duplicates that the count may leave out,
-so only a file with fewer events than are counted is incomplete.
+60 requests an hour and 3 a second. A day without events is a 404 or an empty 200. Days are in the project's own time
+zone (UTC in projects since 2023), in both APIs. The export has duplicates that the count may leave out, so only a file
+with fewer events than counted is incomplete.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Mixpanel:
         return Fetched(suffix, sum(counts.values()), counts, counted)
 
     def _counted(self, days: Mapping[str, str], project: Mapping[str, str]) -> Mapping[str, int] | None:
-        """Mixpanel's own count by event; None where it does not give one, and then it is not asked again."""
+        """Mixpanel's own count by event; None if it gives none; then it is not asked again."""
         url = f"{_COUNT_HOSTS.get(self._asking.base, self._asking.base)}/api/query/jql"
         form = {"script": _SCRIPT, "params": json.dumps(days)}
         parameters = "".join(f"?{name}={value}" for name, value in project.items())
@@ -59,8 +59,8 @@ class _Mixpanel:
                 return {group.key[0] or "": group.value for group in groups}
             why = self._asking.transport.described(reply)
         except (msgspec.MsgspecError, IndexError, UnicodeDecodeError, RecursionError):
-            why = "its answer is no list of counts"
-        self._asking.warn(f"Mixpanel does not count ({why}), so that nothing proves its files complete")
+            why = "its answer is not a list of counts"
+        self._asking.warn(f"Mixpanel gives no counts ({why}), so nothing proves that its files are complete")
         self._counts = False
         return None
 
@@ -72,7 +72,7 @@ def _checked(file: Path, headers: Mapping[str, str]) -> tuple[str, Mapping[str, 
 
 def _open(context: FetchContext) -> Fetch:
     if context.project and not context.project.isdecimal():
-        raise UsageError(f"{context.project!r} is no project id of Mixpanel", hint="give its number to --project")
+        raise UsageError(f"{context.project!r} is not a Mixpanel project id", hint="give its number with --project")
     return _Mixpanel(context)
 
 
@@ -88,8 +88,8 @@ TOOL = Tool(
     counts=True,
     step=DAY,
     window=DAY,
-    delay=14 * HOUR,  # the day ends last in the zone that is furthest behind UTC, and is then still being written
+    delay=14 * HOUR,  # the day ends last in the zone furthest behind UTC, and is still being written then
     limits=dict.fromkeys(("export", "count"), (RequestLimit(60, 3600), RequestLimit(3, 1))),
-    clock="days of the project's time zone",
+    clock="days in the project's time zone",
     open=_open,
 )  # fmt: skip

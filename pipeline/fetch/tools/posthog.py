@@ -1,9 +1,9 @@
-"""PostHog: events by the query API, in pages by time and uuid, as JSON lines like those of its batch exports.
+"""PostHog: events from the query API, in pages by time and uuid, as JSON lines like those of its batch exports.
 
-For large projects a batch export to a bucket is the better way, and the service says so itself; the query API is what
-every instance has and every personal key may be allowed. A query ends after 10 seconds, is cut off at 50,000 rows, and
-1,200 an hour are answered (docs/know/service.md#query-interface), so a window is counted first, and divided until one
-page holds it.
+For large projects a batch export to a bucket is better, as the service itself says; the query API is what every
+instance has and every personal key may be allowed. A query is limited to 10 seconds and 50,000 rows, and 1,200 queries
+an hour are answered (docs/know/service.md#query-interface), so a window is counted first, and divided until one page
+holds it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pipeline.fetch.tool import DAY, HOUR, FetchContext, Fetched, RequestLimit, 
 from pipeline.timestamps import BadTime, read_iso
 
 PAGE = 10_000
-"""Rows of one answer; a page with large properties is read into memory whole."""
+"""Rows per answer; a page is read into memory whole, even if its properties are large."""
 _COLUMNS = ("uuid", "event", "properties", "distinct_id", "timestamp", "created_at", "elements_chain", "person_id")
 _TIME = _COLUMNS.index("timestamp")
 _EVENT = "(timestamp, uuid)"
-"""What is counted on both sides: copies of an event are next to each other in the order of the pages, and one uuid at
-two times does not make up for an event that is missing."""
+"""What is counted on both sides. Copies of an event are next to each other in the order of the pages, and a uuid with
+two times does not make up for a missing event."""
 
 
 class _Answer(msgspec.Struct):
@@ -44,10 +44,10 @@ class _PostHog:
         try:
             counted = int(answer[0][0])
         except (IndexError, ValueError):
-            raise Refused(f"{self._url} gives no count", hint="check --from: it names the service itself") from None
+            raise Refused(f"{self._url} gives no count", hint="check --from: it must be the service itself") from None
         if counted > PAGE and window.until - window.since > 1:
             error = Refused(f"{window} has {counted:,} events", hint="fetch less")
-            raise TooLarge(error, -(-counted * 5 // (PAGE * 4)))  # some windows have more than others
+            raise TooLarge(error, -(-counted * 5 // (PAGE * 4)))  # some windows have more events than others
         rows = distinct = 0
         with file.open("wb") as stream, gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as lines:
             after = ""
@@ -70,17 +70,17 @@ class _PostHog:
         return Fetched(".jsonl.gz", rows, {"": distinct}, {"": counted} if self._asking.count else None)
 
     def _after(self, row: list[msgspec.Raw]) -> str:
-        """The condition of all rows that come after one."""
+        """The condition for all rows that come after this one."""
         try:
             uuid, time = msgspec.json.decode(row[0], type=str), msgspec.json.decode(row[_TIME], type=str)
             moment = _moment(read_iso(time, space=True).us)
         except (BadTime, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise Refused(f"{self._url} gives a time that cannot be read: {error}", hint="report this") from None
+            raise Refused(f"{self._url} returned a time that cannot be read: {error}", hint="report this") from None
         return f"(timestamp > {moment} or (timestamp = {moment} and uuid > toUUID('{uuid}')))"
 
     def _query(self, window: Window, sql: str) -> list[list[msgspec.Raw]]:
         transport = self._asking.transport
-        # A cached answer would prove nothing.
+        # Not cached: a cached answer would prove nothing.
         body = {"query": {"kind": "HogQLQuery", "query": sql}, "refresh": "force_blocking"}
         reply = transport.ask("query", self._url, json=body)
         if reply.status != 200:
@@ -89,23 +89,23 @@ class _PostHog:
             return msgspec.json.decode(reply.body, type=_Answer).results
         except (msgspec.MsgspecError, RecursionError) as error:
             raise Refused(
-                f"{self._url} answers without the result of a query: {error}",
-                hint="check --from: it names the service itself, such as us, eu or https://posthog.example.com",
+                f"{self._url} answered without a query result: {error}",
+                hint="check --from: it must be the service itself, such as us, eu or https://posthog.example.com",
             ) from None
 
 
 def _moment(microseconds: int) -> str:
-    """A moment for HogQL, which would read a text without a zone in the project's own."""
+    """A moment for HogQL, which would read a string without a zone in the project's zone."""
     text = datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     return f"toDateTime64('{text}.{microseconds % 1_000_000:06d}', 6, 'UTC')"
 
 
 def _line(row: list[msgspec.Raw]) -> bytes:
-    """One row as a line: values byte for byte as they came, properties as the object that their text is."""
+    """One row as a line: values byte for byte as they came, properties as the object in their text."""
     cells = [bytes(cell) for cell in row]
     cells[2] = _object(cells[2])
     pairs = (b'"%b":%b' % (name.encode(), cell) for name, cell in zip(_COLUMNS, cells, strict=True))
-    # A newline between the tokens of an answer is white space; inside a text it is escaped.
+    # A newline between the tokens of an answer is white space; inside a string it is escaped.
     return b"{" + b",".join(pairs).replace(b"\n", b" ") + b"}\n"
 
 
@@ -115,7 +115,7 @@ def _object(cell: bytes) -> bytes:
     try:
         text = msgspec.json.decode(cell, type=str).encode("utf-8", "surrogatepass")
         found: Any = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # `plan` rejects the row, or takes the text
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # `plan` rejects the row, or accepts the string
         return cell
     return text if isinstance(found, dict) else cell
 

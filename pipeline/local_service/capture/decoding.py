@@ -1,6 +1,6 @@
 """From the bytes of a request to its JSON text: base64, forms and gzip (docs/know/service.md#encodings-and-sizes).
 
-zstd, brotli and deflate are not decoded, as at the real service: their bytes are refused as no UTF-8.
+As at the real service, zstd, brotli and deflate are not decoded: their bytes are refused as invalid UTF-8.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from isal import isal_zlib
 
 
 class RequestRefused(Exception):
-    """A request that is refused as a whole, with the status and the plain text that the real service answers; at the
-    per-event endpoint the error has a name too."""
+    """A request that is refused as a whole, with the real service's status and plain text; at the per-event endpoint
+    the error also has a name."""
 
     def __init__(self, status: int, text: str, name: str = "") -> None:
         super().__init__(status, text, name)
@@ -33,7 +33,7 @@ def undecodable(detail: str) -> RequestRefused:
 
 
 def unparsable(detail: str) -> RequestRefused:
-    """The body is not JSON, or not of an accepted shape."""
+    """The body is not JSON, or does not have an accepted shape."""
     return RequestRefused(400, f"failed to parse request: {detail}")
 
 
@@ -81,9 +81,9 @@ def decode_body(body: bytes, query: Mapping[str, str], headers: Mapping[str, str
 
 
 def decode_beginning(body: bytes, query: Mapping[str, str], headers: Mapping[str, str], most: int) -> bytes:
-    """About the first `most` bytes of a refused request, decoded, so that a person can find out what was wrong.
+    """About the first `most` bytes of a refused request, decoded, so that a person can see what was wrong.
 
-    Empty for what cannot be decoded: keys inside base64 and gzip could not be masked.
+    Empty if it cannot be decoded: keys inside base64 and gzip could not be masked.
     """
     data = query.get("data", "").encode() or body
     try:
@@ -134,7 +134,7 @@ def from_gzip(data: bytes, limit: int) -> bytes:
 
 
 def _without_base64(data: bytes) -> bytes:
-    """A body that is base64 from end to end, decoded; any other body as it is."""
+    """A body that is base64 from end to end, decoded; any other body unchanged."""
     if data[:1] in (b"{", b"[") or not _BASE64_TEXT(data):
         return data
     try:
@@ -162,7 +162,7 @@ def _form(data: bytes) -> dict[str, str]:
 
 
 def _data_field(form: Mapping[str, str]) -> bytes:
-    """The field `data`; where it is base64, the form decoding has turned its `+` signs into spaces."""
+    """The field `data`. If it is base64, decoding the form has turned its `+` signs into spaces."""
     text = form["data"]
     is_base64 = text[:1] not in ("{", "[") and _BASE64_TEXT(text.encode()) is not None
     return (text.replace(" ", "+") if is_base64 else text).encode()

@@ -1,4 +1,4 @@
-"""The capture endpoint over HTTP: the routes that take events, and the feature flags that SDKs ask for beside them.
+"""The capture endpoint over HTTP: the routes that accept events, and the feature flags that SDKs also ask for.
 
 Capture requests are judged one after another, in the order in which their bodies end
 (docs/know/service.md#routes-and-hosts).
@@ -28,14 +28,14 @@ from pipeline.local_service.store.database import Store, Unavailable
 EVENT_ROUTES = ("/batch", "/i/v0/e", "/e", "/capture", "/track", "/engage")
 FLAG_ROUTES = ("/flags", "/decide")
 REJECTED_CHARACTERS = 500
-"""Characters of a refused body that are stored."""
+"""How many characters of a refused body are stored."""
 
 _KEY_MEMBER = re.compile(r'("(?:api_key|\$?token)"\s*:\s*)"[^"]*"?')
 _KEY_LIKE = re.compile(r"ph[a-z]_[A-Za-z0-9_-]+")
 
 
 class CaptureEndpoint:
-    """The capture endpoint over one store. It has a thread of its own until it is closed."""
+    """The capture endpoint over one store. It has its own thread until it is closed."""
 
     def __init__(self, store: Store, keys: Keyring, settings: Settings) -> None:
         self._store = store
@@ -71,7 +71,7 @@ class CaptureEndpoint:
         return JSONResponse(per_event.error_body(result), result.status, headers)
 
     async def _capture(self, request: Request) -> Response:
-        """One capture request, taken as a whole or not at all."""
+        """One capture request, accepted as a whole or not at all."""
         if request.method == "OPTIONS":
             return allow_origin(request, Response(OK, media_type="application/json"))
         path, query, settings = request.url.path, request.query_params, self._settings
@@ -90,7 +90,7 @@ class CaptureEndpoint:
     async def _stored(
         self, request: Request, limit: int, check: Callable[[bytes], AcceptedRequest]
     ) -> AcceptedRequest | RequestRefused:
-        """What `check` accepts of a request, once it is stored, or why nothing is."""
+        """What `check` accepts from a request, once it is stored, or why nothing is stored."""
         try:
             body = await read_body(request, limit)
         except ClientDisconnect:
@@ -123,7 +123,7 @@ class CaptureEndpoint:
 
 
 def without_keys(body: bytes, keys: Keyring) -> str:
-    """The start of a refused body as text, every key in it replaced."""
+    """The start of a refused body as text, with every key replaced."""
     text = body.decode("utf-8", "replace")
     for key in keys.texts():
         text = text.replace(key, "***")
@@ -131,7 +131,7 @@ def without_keys(body: bytes, keys: Keyring) -> str:
 
 
 async def _flags(request: Request) -> Response:
-    """The feature flags of a project without any, for `/flags` (its second version) and the older `/decide`.
+    """The empty feature flags of a project, for `/flags` (its second version) and the older `/decide`.
 
     An SDK that gets no good answer here retries, logs errors and may delay events.
     """

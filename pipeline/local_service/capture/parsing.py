@@ -1,8 +1,8 @@
 """The shapes that a capture body may have, recognised as the real service does (docs/know/service.md#body-shapes,
 #event-fields).
 
-It tries, in this order: a list of events, a batch, one event, an engage object. What fits none is a parse error; what
-fits only the last, on a route that is not `/engage`, is the hydration error that names neither the event nor the field.
+It tries, in this order: a list of events, a batch, one event, an engage object. A body that fits none is a parse error;
+one that fits only the last, on a route other than `/engage`, is the hydration error that names neither event nor field.
 So a batch with one malformed event is refused as a whole.
 """
 
@@ -23,7 +23,7 @@ from pipeline.local_service.capture.decoding import RequestRefused, unparsable
 NO_SHAPE = "data did not match any variant of untagged enum RawRequest"
 NO_EVENT_NAME = "failed to hydrate events from request: non-engage request missing event name attribute"
 DEEPEST = 127
-"""How many objects and lists may be open at once; one more is a parse error."""
+"""How many objects and lists may be open at once; any more is a parse error."""
 
 Text = str | None
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -83,12 +83,12 @@ class ParsedRequest:
 
 
 class _WrongShape(Exception):
-    """The body is not of the shape that is being tried."""
+    """The body does not have the shape that is being tried."""
 
 
 _LARGE = 16 * 1024 * 1024
-"""Bytes of a body that is first checked for events without names: a few bytes of gzip may contain millions of those,
-and decoding each of them would use up the memory."""
+"""A body of at least this many bytes is first checked for events without names: a few bytes of gzip may expand to
+millions of those, and decoding each would use up the memory."""
 
 _as_list = msgspec.json.Decoder(list[Raw]).decode
 _as_batch = msgspec.json.Decoder(_Batch).decode
@@ -142,7 +142,7 @@ def _batch(body: bytes) -> ParsedRequest:
 
 
 def _events(texts: list[bytes], *, around: int) -> ParsedRequest:
-    """Events from their JSON texts, of which `around` objects and lists are still open."""
+    """Events from their JSON texts, inside which `around` objects and lists are still open."""
     events = [_as_event(text) for text in texts]
     properties = [_properties(event) for event in events]
     decoded = [_as_object(text) for text in properties]
@@ -156,7 +156,7 @@ def _properties(event: _EventFields) -> bytes:
 
 
 def _check(event: _EventFields, properties: bytes, text: bytes, around: int) -> None:
-    """Check what the typed decoder does not: the uuid (and write it canonically), repeated fields, depth.
+    """Check what the typed decoder does not: the uuid (written canonically here), repeated fields, depth.
 
     Raises _WrongShape.
     """
@@ -172,9 +172,9 @@ def _check(event: _EventFields, properties: bytes, text: bytes, around: int) -> 
 
 
 def _least_length(event: _EventFields, properties: bytes) -> int:
-    """The bytes of an event that has each of its common fields once, without spaces or escapes.
+    """The length of an event that has each of its common fields once, without spaces or escapes.
 
-    A text of just this length can contain nothing else, so it needs no search for repeated fields.
+    Text of exactly this length can contain nothing else, so no search for repeated fields is needed.
     """
     length = len('{"event":"","properties":}') + len(properties)
     if isinstance(event, RawEvent):
@@ -185,7 +185,7 @@ def _least_length(event: _EventFields, properties: bytes) -> int:
 
 
 def _has_repeated_field(event: _EventFields, text: bytes) -> bool:
-    """Whether a field occurs twice, under one of its names or under two."""
+    """Whether a field occurs twice, under one of its names or under both."""
     if event.dollar_distinct_id is not UNSET and event.distinct_id is not UNSET:
         return True
     if sum(token is not UNSET for token in (event.token, event.dollar_token, event.api_key)) > 1:
@@ -194,19 +194,19 @@ def _has_repeated_field(event: _EventFields, text: bytes) -> bool:
 
 
 def _has_repeated_name(text: bytes) -> bool:
-    """Whether an event has one of its fields twice (in properties and unknown fields that is no error)."""
+    """Whether an event has one of its fields twice (in properties and unknown fields, that is allowed)."""
     pairs = json.loads(text, object_pairs_hook=list)
     names = [name for name, _ in pairs if name in _FIELDS]
     return len(set(names)) < len(names)
 
 
 def is_uuid(text: str) -> bool:
-    """Whether a text is a uuid in one of the spellings that the service reads."""
+    """Whether text is a uuid in a spelling that the service reads."""
     return _UUID(text) is not None
 
 
 def depth(text: bytes) -> int:
-    """How many objects and lists are open at once in a JSON text, at most; one more than DEEPEST for all above that."""
+    """The most objects and lists that are open at once in JSON text; DEEPEST + 1 for anything above DEEPEST."""
     brackets = _STRING.sub(b"", text).translate(_AS_BRACES, _NO_BRACKET)
     levels = 0
     while brackets and levels <= DEEPEST:
@@ -237,7 +237,7 @@ def _parse_single(body: bytes, engage: bool) -> ParsedRequest:
 
 
 def _check_json(body: bytes) -> None:
-    """Raise RequestRefused where the text is not JSON that the parser of the real service accepts."""
+    """Raise RequestRefused if the text is not JSON that the real service's parser accepts."""
     try:
         (_as_json if len(body) > _LARGE else _as_anything)(body)
     except RecursionError:

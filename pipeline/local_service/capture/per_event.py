@@ -1,7 +1,7 @@
-"""What happens to a request to the per-event endpoint: the request is checked as a whole, then each event by itself.
+"""What happens to a request to the per-event endpoint: it is checked as a whole, then each event separately.
 
-A request that is refused as a whole stores nothing; otherwise each event has a verdict, and a bad one keeps no other
-from being stored (docs/know/service.md#per-event-endpoint). Errors are JSON with a stable name.
+A request that is refused as a whole stores nothing; otherwise each event gets a verdict, and a bad event does not keep
+others from being stored (docs/know/service.md#per-event-endpoint). Errors are JSON with a stable name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.database import EventColumns
 
 LONGEST = 200
-"""Bytes of an event's name, and of an id."""
+"""The most bytes of an event's name and of an id."""
 LONGEST_SDK_INFO = 200
 ILLEGAL_IDS = frozenset(
     (
@@ -39,7 +39,7 @@ ILLEGAL_IDS = frozenset(
         "system", "true", "undefined", "user",
     )
 )  # fmt: skip
-"""Ids, in any case, whose events are accepted without person processing, with a remark in their verdict."""
+"""Ids, in any case, whose events are accepted without person processing, with a note in their verdict."""
 _HEADERS = (
     "posthog-sdk-info", "posthog-attempt", "posthog-request-id", "posthog-request-timestamp", "content-type",
     "user-agent",
@@ -53,7 +53,7 @@ _STORED_AS = {
     "product_tour_id": "$product_tour_id",
     "process_person_profile": "$process_person_profile",
 }
-"""The property as which the service stores each option."""
+"""The property that the service stores each option as."""
 
 _encode = msgspec.json.encode
 _as_object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -93,7 +93,7 @@ _as_batch = msgspec.json.Decoder(_Batch).decode
 
 
 class _Dropped(Exception):
-    """An event that is dropped, with the name of the reason."""
+    """An event that is dropped, with the reason's name."""
 
 
 def judge_request(body: bytes, *, headers: Mapping[str, str], keys: Keyring, settings: Settings) -> AcceptedRequest:
@@ -179,7 +179,7 @@ def _decode(body: bytes, encoding: str, limit: int) -> bytes:
 
 
 def _check_batch(batch: _Batch) -> list[str]:
-    """The uuids of the events, spelt as the answer has them. Raises RequestRefused."""
+    """The uuids of the events, spelled as in the answer. Raises RequestRefused."""
     if not batch.batch:
         raise refused(400, "empty_batch", "request batch is empty")
     if parse_rfc3339(batch.created_at) is None:
@@ -249,7 +249,7 @@ def _judge(
 
 
 def _options(given: Any) -> dict[str, Any]:
-    """The known options, each in its type; others are ignored. Raises _Dropped."""
+    """The known options, each with its type; others are ignored. Raises _Dropped."""
     if given is None:
         return {}
     if not isinstance(given, dict):
@@ -278,9 +278,9 @@ def _text(value: Any) -> str:
 
 
 def _with_properties(text: bytes, event: _Event, options: Mapping[str, Any], sdk_info: str) -> bytes:
-    """The properties as they were sent, and after them what the service stores of the rest of the event.
+    """The properties as sent, followed by what the service stores from the rest of the event.
 
-    `$lib` and `$lib_version` are those of the header, where it has both.
+    `$lib` and `$lib_version` come from the header if it has both.
     """
     added: dict[str, Any] = {}
     if event.session_id is not None:

@@ -1,7 +1,7 @@
 """When an event happened, as the real service decides it (docs/know/service.md#timestamps).
 
-All instants are whole microseconds since 1970 (UTC); finer fractions are cut off. Nothing here fails: a
-time that cannot be read becomes the service's own present, which is why a migration must never send one.
+All instants are whole microseconds since 1970 (UTC); finer fractions are cut off. Nothing here fails: a time that
+cannot be read becomes the service's current time, which is why a migration must never send one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pipeline.local_service.ingestion_warnings import ANCIENT_TIMESTAMP, BAD_TIM
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
 FUTURE_CUTOFF = 23 * 3600 * SECOND
-"""How far ahead of the service's clock an event may lie before it is set to the present."""
+"""How far ahead of the service's clock an event may be before it is set to the current time."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
 _FIRST = -62_167_219_200 * SECOND
 _LAST = 253_402_300_800 * SECOND
-"""Years 0 to 9999, half-open: outside them a time becomes 1970-01-01."""
+"""Years 0 to 9999, half-open: times outside become 1970-01-01."""
 
 _RFC3339 = re.compile(r"(?!0000)\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII).fullmatch
 _DATE = r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"
@@ -71,15 +71,15 @@ def stored_instant(text: str | None, offset: int | None, sent_at: int | None, no
 
 
 def parse_timestamp(text: str, now: int) -> int | None:
-    """The instant a `timestamp` text means, or None where the service cannot read it.
+    """The instant a `timestamp` text means, or None if the service cannot read it.
 
-    A date without a time of day takes the present time of day, as the date library of the service does: such
-    an event moves with every sending, though not out of its day.
+    A date without a time of day gets the current time of day, as in the service's date library: such an event moves
+    each time it is sent, though never out of its day.
     """
     strict = parse_rfc3339(text)
     if strict is not None:
         return strict
-    # A leap second or an impossible date is left to the forms below.
+    # A leap second or an impossible date is left to the formats below.
     if text.isascii() and text.isdigit():
         divisor = _EPOCH_DIGITS.get(len(text))
         return None if divisor is None else int(text) * SECOND // divisor
@@ -99,7 +99,7 @@ def parse_timestamp(text: str, now: int) -> int | None:
 
 
 def parse_rfc3339(text: str) -> int | None:
-    """The instant of a text in RFC 3339 with a zone, None for any other text."""
+    """The instant of an RFC 3339 time with a zone; None for any other text."""
     if _RFC3339(text):
         try:
             return (datetime.fromisoformat(text) - _EPOCH) // _MICRO
@@ -115,11 +115,11 @@ def parse_sent_at(text: str) -> int | None:
 
 
 def _instant(fields: dict[str, str | None], now: int) -> int | None:
-    """The instant of the named groups of a form; None for a date or a time that does not exist."""
+    """The instant of a format's named groups; None for a date or a time that does not exist."""
     year, month, day = (int(fields[name] or 0) for name in ("year", "month", "day"))
     if len(fields["year"] or "") == 2:
         year += 2000 if year < 69 else 1900
-    try:  # one calendar cycle later and back, so that the year 0 can be computed
+    try:  # shifted by one calendar cycle and back, so that year 0 works
         days = datetime(year + 400 if year < 400 else year, month, day).toordinal() - 719_163
     except ValueError:
         return None

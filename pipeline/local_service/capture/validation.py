@@ -1,4 +1,4 @@
-"""What happens to a capture request: decode, parse, check every event, and only then store.
+"""What happens to a capture request: it is decoded, parsed, each event is checked, and only then is it stored.
 
 One bad event refuses its whole batch, as at the real service: nothing is stored unless every event is good
 (docs/know/service.md#answers). Statuses and plain texts are in the order of the service's source.
@@ -28,20 +28,20 @@ from pipeline.local_service.store.database import EventColumns
 
 OK = '{"status":"Ok"}'
 LONGEST_ID = 200
-"""Characters of a distinct_id that are stored (docs/know/service.md#ids-and-text)."""
+"""How many characters of a distinct_id are stored (docs/know/service.md#ids-and-text)."""
 LONGEST_NAME = 200
-"""UTF-16 units of an event's name that are stored (docs/know/service.md#ids-and-text)."""
+"""How many UTF-16 units of an event's name are stored (docs/know/service.md#ids-and-text)."""
 LONGEST_TOKEN = 64
 LONGEST_GROUP_KEY = 400
-"""Characters of a group's key."""
+"""The most characters of a group's key."""
 
 _MAY_BE_DROPPED = MERGES | GROUP_EVENTS
 NEVER_HISTORICAL = frozenset({"$exception", "$$heatmap", "$$client_ingestion_warning"})
-"""Events that are never in the historical lane even when the batch asks for it
+"""Events that are never in the historical lane, even if the batch asks for it
 (docs/know/service.md#historical-migration)."""
 WHITESPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _EXACT_SIZE_ABOVE = 200_000
-"""Bytes of an event above which its queued size is computed exactly; no shorter one comes near the limit."""
+"""An event of more bytes has its queued size computed exactly; no shorter one comes near the limit."""
 _EXPONENT = re.compile(r"e([+-])0*(\d)")
 
 _encode = msgspec.json.Encoder().encode
@@ -50,10 +50,10 @@ _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class AcceptedRequest(msgspec.Struct, frozen=True):
-    """The events of a request, for one project or for none.
+    """The events of a request, for one project or for no project.
 
-    `refusal` is that of an event too large for the queue, where the events before it are stored (`oversize_event`).
-    `results` has the verdict for each event by its uuid, at the endpoint that has one.
+    `refusal` is set for an event too large for the queue, if the events before it are stored (`oversize_event`).
+    `results` has the verdict for each event by its uuid, at the endpoint that gives verdicts.
     """
 
     project: int | None
@@ -80,7 +80,7 @@ def accept_request(
     now = settings.clock()
     if not parsed.events:
         raise RequestRefused(400, "request holds no event")
-    # these are removed without any record, before the key is checked (docs/know/service.md#answers)
+    # these are dropped without a record, before the key is checked (docs/know/service.md#answers)
     parsed.events = [parsed_event for parsed_event in parsed.events if parsed_event.event.event != "$performance_event"]
     if not parsed.events:
         return AcceptedRequest(None, EventColumns(now))
@@ -101,7 +101,7 @@ def _is_json(headers: Mapping[str, str]) -> bool:
 
 
 def _token(parsed: ParsedRequest) -> str:
-    """The capture key: the batch's own, else the one that all events share (docs/know/service.md#event-fields)."""
+    """The capture key: the batch's own, otherwise the one that all events share (docs/know/service.md#event-fields)."""
     token = parsed.token
     if token is None:
         tokens = {_event_token(event, properties) for event, properties, _, _ in parsed.events} - {None}
@@ -125,7 +125,7 @@ def _event_token(event: RawEvent, properties: dict[str, Any]) -> str | None:
 
 
 def token_problem(token: str) -> str:
-    """What is wrong with the shape of a key, "" where nothing is."""
+    """What is wrong with the shape of a key, "" if nothing is wrong."""
     if not token:
         return "empty"
     if len(token.encode("utf-8", "surrogatepass")) > LONGEST_TOKEN:
@@ -138,7 +138,7 @@ def token_problem(token: str) -> str:
 
 
 def _sent_at(parsed: ParsedRequest, query: Mapping[str, str]) -> int | None:
-    """The client's clock: the batch's `sent_at`, else the query's `_` in milliseconds, if after 2020."""
+    """The client's clock: the batch's `sent_at`, otherwise the query's `_` in milliseconds, if after 2020."""
     if parsed.sent_at is not None:
         instant = parse_sent_at(parsed.sent_at)
         if instant is not None:
@@ -154,7 +154,7 @@ def _sent_at(parsed: ParsedRequest, query: Mapping[str, str]) -> int | None:
 def _check_events(
     project: int | None, parsed: ParsedRequest, sent_at: int | None, now: int, token: str, settings: Settings
 ) -> AcceptedRequest:
-    """Every event checked and added to the columns. Raises RequestRefused."""
+    """Checks every event and adds it to the columns. Raises RequestRefused."""
     events = EventColumns(now)
     refusal = None
     for event, properties, text, size in parsed.events:
@@ -166,7 +166,7 @@ def _check_events(
         if refusal is None and size > _EXACT_SIZE_ABOVE:
             refusal = oversize(event, properties, token, now, settings.stored_event_limit)
         if refusal is not None:
-            continue  # the other events are still checked: a refusal by the checks goes before one by the queue
+            continue  # still check the other events: a refusal by the checks comes before one by the queue
         skew = None if properties.get("$ignore_sent_at") is True else sent_at
         instant, problem = stored_instant(event.timestamp, event.offset, skew, now)
         if problem:
@@ -191,7 +191,7 @@ def _check_events(
 
 
 def _distinct_id(event: RawEvent, properties: dict[str, Any]) -> str:
-    """The id in full: text as it is, anything else as JSON text, NUL replaced. Raises RequestRefused."""
+    """The full id: a string unchanged, anything else as JSON text, NUL replaced. Raises RequestRefused."""
     value = event.distinct_id
     if value is UNSET:
         value = event.dollar_distinct_id
@@ -209,7 +209,7 @@ def _distinct_id(event: RawEvent, properties: dict[str, Any]) -> str:
 
 
 def _shortened(name: str) -> str:
-    """The start of an event's name, of so many UTF-16 units; half a surrogate pair is left out."""
+    """The start of an event's name, up to the limit of UTF-16 units; half a surrogate pair is left out."""
     return name.encode("utf-16-le")[: 2 * LONGEST_NAME].decode("utf-16-le", "ignore")
 
 
@@ -225,7 +225,7 @@ def _json_text(value: Any) -> str:
 
 
 def _new_uuid(now: int) -> str:
-    """A uuid of the present (version 7), for an event without one."""
+    """A uuid of the current time (version 7), for an event without one."""
     raw = bytearray((now // 1000).to_bytes(6, "big") + os.urandom(10))
     raw[6] = raw[6] & 0x0F | 0x70
     raw[8] = raw[8] & 0x3F | 0x80
@@ -233,7 +233,7 @@ def _new_uuid(now: int) -> str:
 
 
 def _properties(event: RawEvent, text: bytes) -> bytes:
-    """The properties as the exact text that was sent; a `$set` beside them is merged in, and wins by key."""
+    """The properties as the exact text that was sent; a `$set` next to them is merged in, and its keys win."""
     if event.set is None and event.set_once is None:
         return text
     merged = _members(text)
@@ -246,7 +246,7 @@ def _properties(event: RawEvent, text: bytes) -> bytes:
 
 
 def oversize(event: RawEvent, properties: dict[str, Any], token: str, now: int, limit: int) -> RequestRefused | None:
-    """A refusal where the event, encoded once more inside JSON, is over the queue's limit."""
+    """A refusal if the event, encoded once more inside JSON, is over the queue's limit."""
     inner: dict[str, Any] = {"uuid": event.uuid or None, "event": event.event, "properties": properties}
     outer: dict[str, Any] = {
         "uuid": "0" * 36,
@@ -268,7 +268,7 @@ def oversize(event: RawEvent, properties: dict[str, Any], token: str, now: int, 
 def reason_to_drop(
     event: str, properties: dict[str, Any], instant: int, now: int, settings: Settings
 ) -> EventWarning | None:
-    """Why the service drops an event after its 200, or None; the event alone decides
+    """Why the service drops an event after its 200, or None; it depends only on the event
     (docs/know/service.md#historical-migration, #persons).
 
     Instants are microseconds since 1970 (UTC).

@@ -21,11 +21,11 @@ Value = TypeVar("Value")
 
 
 class BadFault(UsageError):
-    """A text that is not a fault; `hint` explains how to write one."""
+    """A string that is not a fault; `hint` explains how to write one."""
 
 
 class FaultCounts(NamedTuple):
-    """How many requests reached a fault, and on how many of them it acted."""
+    """How many requests reached a fault, and how many of them it acted on."""
 
     fault: str
     reached: int
@@ -47,9 +47,9 @@ def flag() -> Any:
 
 
 def reader(pattern: str, convert: Callable[[re.Match[str]], Value | None], expected: str) -> Callable[[str], Value]:
-    """A function that reads a text which matches a pattern as a whole.
+    """A function that reads a string that a pattern matches completely.
 
-    It raises ValueError with what is expected for other texts, and where `convert` returns None.
+    For other strings, and if `convert` returns None, it raises ValueError with what is expected.
     """
 
     def read(text: str) -> Value:
@@ -86,13 +86,13 @@ class Fault(ABC):
     example: ClassVar[str]
 
     every: int = option(read_count, 1)
-    """Acts on each Nth request only."""
+    """Acts only on every Nth request."""
     chance: float = option(read_share, 1.0)
     """Acts on a request with this probability."""
     skip: int = option(read_count, 0)
     """Ignores the first N requests."""
     times: int | None = option(read_count, None)
-    """Acts N times at most."""
+    """Acts at most N times."""
 
     text: str = ""
     seed: str = "0"
@@ -108,13 +108,13 @@ class Fault(ABC):
             Fault.names[cls.name] = cls
 
     async def handle(self, request: CaptureRequest, forward: Forward) -> Ending:
-        """Count a request that reached this fault, and act on it or forward it."""
+        """Count a request that reached this fault, then act on it or forward it."""
         self.reached += 1
         return await (self.act(request, forward) if self.is_due() else forward())
 
     @abstractmethod
     async def act(self, request: CaptureRequest, forward: Forward) -> Ending:
-        """Fail the request where `claim` allows it; `forward` is what would happen without this fault."""
+        """Fail the request if `claim` allows it; `forward` does what would happen without this fault."""
 
     def is_due(self) -> bool:
         turn = self.reached - self.skip
@@ -123,19 +123,19 @@ class Fault(ABC):
         return self.chance == 1 or self.draw(self.reached) < self.chance
 
     def claim(self) -> bool:
-        """Whether it may act once more, counted in the same step: concurrent requests share `times`."""
+        """Whether it may act once more. Counts that in the same step, since concurrent requests share `times`."""
         if self.times is not None and self.acted >= self.times:
             return False
         self.acted += 1
         return True
 
     def draw(self, of: object) -> float:
-        """A number from 0 to 1 that follows from the seed, this fault's position and `of`."""
+        """A number from 0 to 1, determined by the seed, this fault's position and `of`."""
         text = f"{self.seed}/{self.position}/{of}"
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) / 2**64
 
     async def forward_and_claim(self, request: CaptureRequest, forward: Forward) -> tuple[Ending, bool]:
-        """Forward the request; whether its events were accepted, so that the fault may change the answer."""
+        """Forward the request. Also returns whether its events were accepted, so that the answer may be changed."""
         if not self.claim():
             return await forward(), False
         ending = await forward()
@@ -150,10 +150,10 @@ class Fault(ABC):
 
 
 COMMON_OPTIONS = (
-    ("every=N", "acts on each Nth request that reaches it only"),
+    ("every=N", "acts only on every Nth request that reaches it"),
     ("chance=P%", "acts on a request with this probability"),
     ("skip=N", "ignores the first N requests"),
-    ("times=N", "acts N times at most"),
+    ("times=N", "acts at most N times"),
 )
 
 
@@ -178,7 +178,7 @@ def read_fault(text: str, *, seed: str = "0", position: str = "0") -> Fault:
     name, colon, setting_text = head.partition(":")
     kind = Fault.names.get(name)
     if kind is None:
-        raise BadFault(f"no fault is called {name!r}", hint=_nearest(name, Fault.names, "the faults are"))
+        raise BadFault(f"there is no fault {name!r}", hint=_nearest(name, Fault.names, "the faults are"))
     fields = {field.name: field for field in dataclasses.fields(kind) if "read" in field.metadata}
     main = next((field for field in fields.values() if "value" in field.metadata), None)
     settings: dict[str, Any] = {"text": text, "seed": seed, "position": position}
@@ -199,12 +199,12 @@ def read_fault(text: str, *, seed: str = "0", position: str = "0") -> Fault:
             raise BadFault(f"{key} is repeated in {text!r}", hint="write it once")
         if (field.metadata["read"] is None) == bool(equals):
             wanted = key if equals else f"{key}=VALUE"
-            raise BadFault(f"{item!r} is not how {key} is written", hint=f"write {wanted}")
+            raise BadFault(f"{item!r} is not a way to write {key}", hint=f"write {wanted}")
         settings[field.name] = _read(field, setting, text, kind) if equals else True
     try:
         return kind(**settings)
     except ValueError as error:
-        raise BadFault(f"{text!r} is not complete", hint=f"write {error}") from None
+        raise BadFault(f"{text!r} is incomplete", hint=f"write {error}") from None
 
 
 def catalogue() -> Sequence[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The faults in front of the service: an application around its own, and a connection that can be cut.
+"""The faults in front of the service: an application that wraps the service's own, and a connection that can be cut.
 
 Effects on the connection are real: a reset is an RST packet, a lost answer is a closed socket.
 """
@@ -30,14 +30,14 @@ from pipeline.local_service.faults.request import (
 )
 
 ADDRESS = "/_faults"
-"""Where the counts are shown."""
+"""The place where the counts are shown."""
 
 _TRANSPORT = "backcast.transport"
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class FaultMiddleware:
-    """An application that sends each POST to one of `routes` through the faults of a script."""
+    """An application that passes each POST to one of `routes` through the faults of a script."""
 
     def __init__(
         self, app: ASGIApp, faults: Sequence[Fault], seed: int, routes: Sequence[str], closing: Callable[[], bool]
@@ -103,7 +103,7 @@ _ERRORS = {
 
 
 def _in_json(reply: HttpReply) -> HttpReply:
-    """A refusal that a fault gave in plain text, as the per-event endpoint words it."""
+    """A fault's plain-text refusal, in the per-event endpoint's words."""
     kinds = [value for name, value in reply.headers if name == b"content-type"]
     if reply.status < 400 or not any(kind.startswith(b"text/plain") for kind in kinds):
         return reply
@@ -115,7 +115,7 @@ def _in_json(reply: HttpReply) -> HttpReply:
 
 
 async def _send_reply(reply: HttpReply, request: CaptureRequest, send: Send) -> None:
-    """Send an answer with its length declared; its body byte by byte where it takes a time."""
+    """Send an answer with its length declared; if it should take time, send its body byte by byte."""
     headers = [(name, value) for name, value in reply.headers if name.lower() != b"content-length"]
     headers.append((b"content-length", str(len(reply.body)).encode()))
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
@@ -126,7 +126,7 @@ async def _send_reply(reply: HttpReply, request: CaptureRequest, send: Send) -> 
 
 
 async def _cut(transport: asyncio.Transport, cut: ConnectionCut, receive: Receive) -> None:
-    """End the connection, and wait until it has ended: returning earlier counts as an answer that was forgotten."""
+    """End the connection and wait until it has ended: returning earlier would count as a missing answer."""
     if cut.reset:
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         transport.abort()

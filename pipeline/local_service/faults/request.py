@@ -1,4 +1,4 @@
-"""One request on its way through the faults, and what may be answered to it."""
+"""One request on its way through the faults, and what it may be answered."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pipeline.local_service.capture.decoding import PER_EVENT, RequestRefused, d
 _DECODED_LIMIT = 100 * 1024 * 1024
 BILLING_LIMIT = "billing limit reached"
 _CLOSING_CHECK = 0.05
-"""Seconds between two checks whether the service is closing."""
+"""Seconds between checks of whether the service is closing."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """An HTTP answer. `over` is how many seconds its body takes."""
+    """An HTTP answer. `over` is how many seconds sending its body takes."""
 
     status: int
     body: bytes
@@ -32,7 +32,7 @@ class HttpReply:
 
 
 class ConnectionCut(msgspec.Struct, frozen=True):
-    """No HTTP answer: the bytes `raw` as they are, then the connection ends, with `reset` by an RST packet."""
+    """No HTTP answer: the bytes `raw` are sent, then the connection ends; with `reset`, by an RST packet."""
 
     raw: bytes = b""
     reset: bool = False
@@ -59,7 +59,7 @@ _as_batch = msgspec.json.Decoder(_Batch).decode
 
 
 class CaptureRequest:
-    """One capture request. A fault may read its body; the service reads it again."""
+    """One capture request. A fault may read its body; the service can still read it again."""
 
     def __init__(self, scope: Scope, receive: Receive, closing: Callable[[], bool]) -> None:
         self.path: str = scope["path"]
@@ -74,13 +74,13 @@ class CaptureRequest:
         self._events: list[EventKey] | None = None
 
     async def body(self) -> bytes:
-        """All of the body as it was sent. Raises ClientGone."""
+        """The whole body as it was sent. Raises ClientGone."""
         while not self._whole:
             await self._more()
         return bytes(self._read)
 
     async def read_half(self) -> None:
-        """Wait until half of the body has come, by the length that the client declared. Raises ClientGone."""
+        """Wait until half of the length that the client declared has arrived. Raises ClientGone."""
         declared = self.headers.get("content-length", "")
         enough = int(declared) // 2 if declared.isdigit() else 1
         while not self._whole and len(self._read) < enough:
@@ -106,7 +106,7 @@ class CaptureRequest:
         self._whole = not message.get("more_body", False)
 
     async def events(self) -> list[EventKey]:
-        """The events of a batch; none where the body is not a batch, which the service answers. Raises ClientGone."""
+        """The events of a batch; none if the body is not a batch, which the service then answers. Raises ClientGone."""
         if self._events is None:
             body = await self.body()
             try:
@@ -120,7 +120,7 @@ class CaptureRequest:
         return self.path.rstrip("/") == PER_EVENT
 
     async def remove(self, uuids: Collection[str]) -> None:
-        """Go on as if these events were not in the batch."""
+        """Continue as if these events were not in the batch."""
         text = decode_body(await self.body(), {}, self.headers, _DECODED_LIMIT)
         batch = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         events = msgspec.json.decode(batch["batch"], type=list[msgspec.Raw])
@@ -132,7 +132,7 @@ class CaptureRequest:
         self._scope = {**self._scope, "headers": [*kept, (b"content-length", str(len(self._read)).encode())]}
 
     async def pause(self, seconds: float) -> None:
-        """Wait so many seconds, or until the service closes."""
+        """Wait this many seconds, or until the service closes."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while (remaining := until - loop.time()) > 0 and not self._closing():

@@ -1,4 +1,4 @@
-"""Who calls, what they may do, and how often: the personal key, its project, its scopes, and the rates of a project.
+"""Who calls, what they may do, and how often: the personal key, its project and scopes, and a project's rates.
 
 See docs/know/service.md#key-scopes and #management-api.
 """
@@ -23,7 +23,7 @@ _USERS = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e90")
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """The owner of a key: the number of the key, its scopes, and the projects it reaches (None: all)."""
+    """The owner of a key: the key's number, its scopes, and the projects it reaches (None: all)."""
 
     number: int
     scopes: frozenset[str]
@@ -31,7 +31,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     @property
     def user(self) -> dict[str, Any]:
-        """The user object (docs/know/service.md#hog-functions). Every personal key belongs to a user of its own."""
+        """The user object (docs/know/service.md#hog-functions). Every personal key belongs to its own user."""
         name = str(self.number)
         return {
             "id": self.number,
@@ -76,8 +76,8 @@ def project_for(caller: Caller, name: str, keys: Keyring) -> Project:
 
 
 def scope_for(operation: Endpoint, *, observed: bool) -> str:
-    """The scope that an operation needs, "" if any key may ask: the contract shows none for the list of projects, from
-    which ids come."""
+    """The scope that an operation needs, "" if any key may ask: the contract shows none for the list of projects, which
+    gives the ids."""
     return "" if operation.path == PROJECTS and not observed else operation.scope
 
 
@@ -89,7 +89,7 @@ def check_scope(caller: Caller, operation: Endpoint, *, observed: bool) -> None:
 
 
 RATES = {False: ((60, 480), (3600, 4800)), True: ((60, 240), (3600, 1200))}
-"""(seconds, calls) of plain operations, and of those that read analytics, recordings among them."""
+"""(seconds, calls) for plain operations, and for those that read analytics, including recordings."""
 
 
 class Throttle:

@@ -1,7 +1,7 @@
 """The documents of the management API: JSON by kind, project and id, in the same database as the events.
 
-All are in memory; each change is written to the database before it is visible, so a file has them after a restart. A
-deleted document leaves its id behind, so that a seed does not bring it back.
+All are in memory. Each change is written to the database before it is visible, so a database file has them after a
+restart. A deleted document leaves its id behind, so that a seed does not restore it.
 """
 
 from __future__ import annotations

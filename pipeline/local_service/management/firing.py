@@ -1,8 +1,8 @@
-"""Whether a hog function would fire for an event. It is judged by its filters; nothing runs.
+"""Whether a hog function would fire for an event, judged by its filters; nothing is run.
 
-An event name decides where it can. Property filters, actions and the exclusion of test accounts are not evaluated:
-where a function has them, it may fire. So may one that runs on changed persons, which an
-event may change, one of an unknown type, and one that the service has disabled by its status.
+Filters by event name give a definite answer. Property filters, actions and the exclusion of test accounts are not
+evaluated: a function that has them may fire. So may a function that runs on changed persons, which an event may change,
+one of an unknown type, and one that the service has disabled by its status.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _ON_EVENTS = frozenset({"destination", "transformation", ""})
 _NOT_ON_EVENTS = frozenset(
     {"site_destination", "site_app", "internal_destination", "source_webhook", "warehouse_source_webhook"}
 )
-"""Types that run in a browser, on a webhook or on events of the service itself (docs/know/service.md#hog-functions)."""
+"""Types that run in a browser, on a webhook or on the service's own events (docs/know/service.md#hog-functions)."""
 _DISABLED = 3
 """`status.state` of a function that the service has disabled itself (docs/know/service.md#hog-functions); a seed may
-bring it."""
+have it."""
 
 
 def would_fire(function: Mapping[str, Any], event: str) -> Firing:

@@ -1,14 +1,14 @@
-"""The fields of a hog function that a request may write, and the inputs that are stored of it.
+"""The fields of a hog function that a request may write, and how its inputs are stored.
 
-Under `contract` a field has the contract's type; `observed` adds what the real service refuses,
-and accepts null where it does. The value of an input is any JSON in both (docs/know/service.md#hog-functions). Unknown
-and read-only fields are ignored.
+Under `contract` a field has the contract's type; `observed` also refuses what the real service refuses, and accepts
+null where it does. The value of an input is any JSON in both (docs/know/service.md#hog-functions). Unknown and
+read-only fields are ignored.
 
-Secret inputs are never stored. The local service runs no function, so it has no use for a secret: it stores only that
-there was a value, and that is all anybody can read back (`{"secret": true}`).
+Secret inputs are never stored. The local service runs no function, so it has no use for a secret: it only stores that
+there was a value, and that is all that can be read back (`{"secret": true}`).
 
-Under `observed` inputs are those of the schema, in its order: others are removed, and of those that a request writes
-each that is required must have a value (not null), and a secret that is not written stays (the service's source,
+Under `observed`, inputs are those of the schema, in its order. Others are removed. Each required input that a request
+writes must have a value (not null), and a secret that is not written stays (the service's source,
 `posthog/cdp/validation.py`).
 """
 
@@ -31,11 +31,11 @@ _TEXTS = {
     "model_type": ("invalid_input", "Invalid data. Expected a dictionary."),
     "literal_error": ("invalid_choice", "Not a valid choice."),
 }
-"""The code and the text of each kind of error; others have the model's text."""
+"""The code and text of each kind of error; others have the model's text."""
 
 
 def read_fields(body: Json, *, observed: bool) -> Json:
-    """The writable fields of a body, each of the type it must have. Raises ApiError (400)."""
+    """The writable fields of a body, each with the type it must have. Raises ApiError (400)."""
     entry = _as_integers({name: body[name] for name in field_names("HogFunctionWrite") if name in body})
     if isinstance(entry.get("masking"), dict):
         entry["masking"] = _as_integers(entry["masking"])
@@ -60,13 +60,13 @@ def read_fields(body: Json, *, observed: bool) -> Json:
 
 
 def _as_integers(entry: Json) -> Json:
-    """The same with `1218.0` read as the whole number that it is in JSON."""
+    """The same, with `1218.0` read as the whole number that it is in JSON."""
     names = ("execution_order", "ttl", "threshold")
     return entry | {n: int(v) for n in names if isinstance(v := entry.get(n), float) and v.is_integer()}
 
 
 def _filters(entry: Json, *, mapped: bool = False) -> Json:
-    """Filters as they are read back: their source is named, and what mappings or the source overrule is omitted."""
+    """Filters as they are read back: with their source named, and without what mappings or the source override."""
     result = {"source": "events"} | entry
     if mapped or result["source"] != "events":
         result = {name: value for name, value in result.items() if name not in ("events", "actions")}
@@ -91,7 +91,7 @@ def _model(name: str, observed: bool) -> Any:
 
 
 def check_shape(model: str, value: object, *, observed: bool = False, attr: str | None = None) -> None:
-    """Raise ApiError (400) for the first field that is not as a model has it.
+    """Raise ApiError (400) for the first field that does not fit a model.
 
     `model` is its name in `pipeline.management.models`, or with `observed` in those of the service's source.
     """
@@ -109,7 +109,7 @@ def check_shape(model: str, value: object, *, observed: bool = False, attr: str 
 
 
 SECRET = {"secret": True}
-"""What is stored and shown of a secret input."""
+"""What is stored and shown instead of a secret input."""
 
 
 _NO_SECRET = "No value is saved for this secret input. Enter the value again."
@@ -118,7 +118,7 @@ _NO_SECRET = "No value is saved for this secret input. Enter the value again."
 def store_inputs(
     function: Json, before: Json | None, *, observed: bool, written: Collection[str] = frozenset()
 ) -> None:
-    """Replace the inputs of a record and of its mappings by what is stored of them. Raises ApiError (400).
+    """Replace the inputs of a record and its mappings with what is stored of them. Raises ApiError (400).
 
     `written` names the fields that a request set: only those are checked against the schema.
     """
@@ -129,12 +129,12 @@ def store_inputs(
         if "inputs" in mapping:
             attr, was = f"mappings__{index}__inputs", old[index] if index < len(old) else {}
             inputs = _stored_inputs(mapping, was, attr, observed, "mappings" in written)
-            function["mappings"] = [*function["mappings"]]  # those of a request are left as they are
+            function["mappings"] = [*function["mappings"]]  # the request's own list is left unchanged
             function["mappings"][index] = mapping | {"inputs": inputs}
 
 
 def _stored_inputs(holder: Json, before: Json, attr: str, observed: bool, checked: bool) -> Json:
-    """What is stored of the inputs of a function or a mapping; they are `checked` against its schema."""
+    """What is stored of a function's or mapping's inputs; if `checked`, they must fit its schema."""
     schema, inputs, stored = holder.get("inputs_schema") or [], holder.get("inputs") or {}, before.get("inputs") or {}
     if observed and checked:
         inputs = _required_inputs(schema, inputs, stored, attr)
@@ -153,7 +153,7 @@ def _stored_inputs(holder: Json, before: Json, attr: str, observed: bool, checke
 
 
 def _required_inputs(schema: list[Json], inputs: Json, before: Json, attr: str) -> Json:
-    """The inputs that a schema asks for. Raises ApiError (400) for a required one that is not there."""
+    """The inputs that a schema asks for. Raises ApiError (400) if a required one is missing."""
     required: Json = {}
     for item in schema:
         key = item.get("key")
@@ -174,5 +174,5 @@ def _required_inputs(schema: list[Json], inputs: Json, before: Json, attr: str) 
 
 
 def _is_marked(entry: Any) -> bool:
-    """Whether this is the mark of a secret that is stored, and not a value."""
+    """Whether this is the mark of a stored secret rather than a value."""
     return isinstance(entry, dict) and entry.get("secret") is True and "value" not in entry

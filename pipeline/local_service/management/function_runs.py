@@ -28,7 +28,7 @@ from pipeline.management import operations
 PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-"""A PNG of one pixel: the icon of everything."""
+"""A PNG of one pixel, the icon for everything."""
 MOST_LOGS = 500
 _LABELS = {
     "hour": (timedelta(hours=1), len("2023-01-31T00"), ":00"),
@@ -46,7 +46,7 @@ _UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 def hog_functions_broadcast(call: OperationCall) -> Response:
     """Run for matching persons.
 
-    200 for a function that exists. The source that was read has no such operation
+    200 for a function that exists. The source that we read has no such operation
     (docs/know/service.md#hog-functions).
     """
     if call.observed and call.state.settings.broadcast == "removed":
@@ -62,7 +62,7 @@ def hog_functions_broadcast(call: OperationCall) -> Response:
 def hog_functions_invoke(call: OperationCall) -> Response:
     """Run once.
 
-    Under `observed` the id may be that of no function, and problems are bare (docs/know/service.md#hog-functions).
+    Under `observed` the id need not belong to a function, and problems are bare (docs/know/service.md#hog-functions).
     """
     if not call.observed:
         find_function(call)

@@ -1,14 +1,14 @@
-"""How a hog function is shown, in full and as an item of a list, with the code that the real service compiles of it.
+"""How a hog function is shown, in full and as a list item, with the code that the real service would compile.
 
 Under `contract` an empty field is the empty value of its type, since the contract allows null only for `bytecode` and
-for the `filters` of a list item; `masking` alone is null all the same, as clients know it. Under `observed` it is null,
-the fields are those of the source (docs/know/service.md#hog-functions), and its code is there.
+for the `filters` of a list item; only `masking` is null anyway, as clients expect. Under `observed` it is null, the
+fields are those of the source (docs/know/service.md#hog-functions), and code is included.
 
-The local service compiles and runs nothing, so its code is a stand-in: an array that starts like Hog bytecode and is a
-program of one text, the digest of what would have been compiled. Equal sources have equal code, on any machine, and
-another source has other code. As in the service's source (`posthog/cdp/validation.py`), types written in TypeScript
-have `transpiled` and all others `bytecode`; a Liquid template and a value that is no template have neither. Code in a
-request is ignored, since the service creates it; code in a seed stays until what has it is written again.
+The local service compiles and runs nothing, so its code is a stand-in: an array that starts like Hog bytecode and whose
+program is one string, the digest of what would have been compiled. Equal sources have equal code on any machine, and
+different sources different code. As in the service's source (`posthog/cdp/validation.py`), types written in TypeScript
+have `transpiled` and all others `bytecode`; a Liquid template and a value that is not a template have neither. Code in
+a request is ignored, since the service creates it; code in a seed stays until its source is written again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pipeline.local_service.management.templates import TEMPLATES, template_of
 TYPESCRIPT = frozenset({"site_destination", "site_app"})
 """Types whose code is transpiled."""
 _BYTECODE_VERSION, _TEXT = 1, 32
-"""The version of Hog bytecode, and its operation that yields the text behind it."""
+"""The version of Hog bytecode, and its operation that yields the string after it."""
 _OF_INPUT = frozenset({"bytecode", "transpiled", "order"})
 _OF_FILTERS = frozenset({"bytecode", "transpiled", "bytecode_error"})
 
@@ -47,7 +47,7 @@ def with_code(function: Json) -> Json:
 
 
 def without_code(fields: Json) -> Json:
-    """Written fields without their code, which the service makes; so a record that was read can be sent back."""
+    """Written fields without their code, which the service makes; so a record that was read can be sent."""
     bare = {name: value for name, value in fields.items() if name not in ("bytecode", "transpiled", "bytecode_error")}
     if isinstance(bare.get("inputs"), dict):
         bare["inputs"] = {key: _without(entry, _OF_INPUT) for key, entry in bare["inputs"].items()}
@@ -88,7 +88,7 @@ def _coded(source: object, entry: Json, script: bool) -> Json:
 
 
 def _with(entry: Json, added: Json) -> Json:
-    """`entry`, and of `added` what it lacks or has as null."""
+    """`entry`, completed from `added` where it lacks a field or has null."""
     return entry | {name: value for name, value in added.items() if entry.get(name) is None}
 
 
@@ -130,7 +130,7 @@ _OBSERVED_EMPTY: Json = dict.fromkeys((*_OBSERVED_ITEM, *_OBSERVED_MORE)) | {
 
 
 def order_of(function: Json) -> int:
-    """The execution order; one that is not set comes last."""
+    """The execution order; a function without one comes last."""
     order = function.get("execution_order")
     return LAST if order is None else int(order)
 

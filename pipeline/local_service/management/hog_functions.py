@@ -1,6 +1,6 @@
 """Hog functions: list, create, retrieve, update, softly delete, rearrange (docs/know/service.md#hog-functions).
 
-A function is listed when every filter of the query accepts it; a filter without a value filters nothing.
+A function is listed if every filter of the query accepts it; a filter without a value filters nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NO_TIME = "Enter a valid date/time."
 
 
 class Filter(NamedTuple):
-    """A filter: `read` makes its value of a string, None for a `problem`; `fits` says whether a function has it."""
+    """A filter: `read` makes its value from a string, None for a `problem`; `fits` tells if a function has it."""
 
     read: Callable[[str], Any]
     problem: str
@@ -81,7 +81,7 @@ _OBSERVED_FILTERS = {
 
 
 def _filtered(call: OperationCall) -> list[Json]:
-    """The functions that the query asks for, by execution order, the last updated first. Raises ApiError (400)."""
+    """The functions that the query asks for, by execution order, last updated first. Raises ApiError (400)."""
     functions = _all(call)
     for name, one in (_FILTERS | (_OBSERVED_FILTERS if call.observed else {})).items():
         if (text := call.parameter(name)) is not None:
@@ -118,12 +118,12 @@ def _contains(whole: Any, part: Any) -> bool:
 
 
 MOST_ENABLED = {"transformation": 20, "transformation_log": 5}
-"""Enabled functions of a type that a project may have (docs/know/service.md#hog-functions)."""
+"""How many enabled functions of a type a project may have (docs/know/service.md#hog-functions)."""
 
 
 @answers(operations.LIST_FUNCTIONS)
 def hog_functions_list(call: OperationCall) -> Response:
-    """List hog functions. One page of those that the filters choose."""
+    """List hog functions. One page of the functions that the filters accept."""
     show = full_record if call.observed and call.parameter("full") == "true" else list_item
     return paginate(call, _filtered(call), partial(show, observed=call.observed))
 
@@ -157,7 +157,7 @@ def hog_functions_retrieve(call: OperationCall) -> Response:
 def hog_functions_update(call: OperationCall) -> Response:
     """Update or softly delete a hog function.
 
-    The fields that the body has are set, by PUT too: what its body leaves out, the source takes from the function
+    The fields in the body are set. For PUT too, fields that the body leaves out keep their values, as in the source
     (`to_internal_value`). `deleted` true deletes softly; only `deleted` false reaches it again.
     """
     before = find_function(call, restoring=call.body.get("deleted") is False)
@@ -166,7 +166,7 @@ def hog_functions_update(call: OperationCall) -> Response:
         _check_change(call.body, fields, before)
     function = before | fields | {"updated_at": call.now, "version": before.get("version", 1) + 1}
     if function.get("hog") != before.get("hog"):
-        function |= {"bytecode": None, "transpiled": None}  # those of a seed were those of other code
+        function |= {"bytecode": None, "transpiled": None}  # a seed's code belonged to other source
     store_inputs(function, before, observed=call.observed, written=fields)
     if function.get("enabled") and not before.get("enabled"):
         _check_numbers(call, function)
@@ -188,9 +188,9 @@ def hog_functions_delete(call: OperationCall) -> Response:
 def hog_functions_rearrange(call: OperationCall) -> Response:
     """Set execution orders.
 
-    `orders` maps ids to them. The contract lists the writable fields as the body and states no answer: there they are
-    checked, change nothing, and the answer is empty. `observed` answers with the functions of the type, and takes
-    transformations alone.
+    `orders` maps ids to orders. The contract lists the writable fields as the body and states no answer: under it they
+    are checked, change nothing, and the answer is empty. `observed` answers with the functions of the type, and accepts
+    only transformations.
     """
     if "orders" not in call.body and not call.observed:
         read_fields(call.body, observed=False)
@@ -223,7 +223,7 @@ def _reordered(call: OperationCall, id: str, order: Any) -> Json:
 
 
 def find_function(call: OperationCall, *, restoring: bool = False) -> Json:
-    """The function of the path. Raises ApiError (404), for a deleted one too unless it is being restored."""
+    """The function of the path. Raises ApiError (404), also for a deleted one, unless it is being restored."""
     function = call.state.documents.get("hog_function", call.project_id, uuid_of(call.ids["id"]) or "")
     if function is None or (function.get("deleted") and not restoring):
         raise not_found()
@@ -241,7 +241,7 @@ def _all(call: OperationCall) -> list[Json]:
 
 
 def _from_template(fields: Json) -> Json:
-    """The fields, and from the template whatever is not among them."""
+    """The fields, completed from the template."""
     template = TEMPLATES.get(fields.get("template_id") or "")
     if template is None:
         return {"type": "destination", **{name: value for name, value in fields.items() if value is not None}}

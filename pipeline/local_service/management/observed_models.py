@@ -1,7 +1,7 @@
-"""What the source of the real service takes and refuses beyond the contract's types
+"""What the source of the real service accepts and refuses beyond the contract's types
 (docs/know/service.md#hog-functions, #session-recordings).
 
-The models of functions have the names of those that they replace under `observed`, in the OpenAPI document too.
+The models of functions have the names of those that they replace under `observed`, also in the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Source = Literal["events", "person-updates", "data-warehouse-table", "data-wareh
 Templating = Annotated[
     Literal[True, False, "hog", "liquid"], BeforeValidator(lambda value: value if type(value) in (bool, str) else "")
 ]
-"""1 does not count as true."""
+"""True or false; 1 does not count as true."""
 LONGEST_HOG = 100 * 1024
 
 
@@ -33,7 +33,7 @@ class InputSchemaItem(models.InputSchemaItem):
 
 
 class InputValue(models.InputValue):
-    """The value of an input; one that is null is not there."""
+    """The value of an input; a null value counts as missing."""
 
     templating: Maybe[Templating] = None
 
@@ -54,7 +54,7 @@ class Masking(ServiceObject):
 
 
 class FunctionMapping(models.FunctionMapping):
-    """Inputs and filters of one of the mappings of a function."""
+    """Inputs and filters of one mapping of a function."""
 
     inputs_schema: Maybe[list[InputSchemaItem]] = None  # type: ignore[assignment]
     inputs: Maybe[dict[str, InputValue | None]] = None  # type: ignore[assignment]
@@ -78,7 +78,7 @@ class HogFunctionWrite(models.HogFunctionWrite):
 
 
 class SessionRecordingWrite(ServiceObject):
-    """The body of an update of a recording, which only marks it."""
+    """The body of an update of a recording, which can only mark it."""
 
     viewed: Maybe[bool] = None
     analyzed: Maybe[bool] = None
@@ -98,4 +98,4 @@ RecordingsQuery: Any = create_model(
     distinct_ids=(list[Any] | None, None),
     **dict.fromkeys(_ANYTHING, (Any, None)),  # type: ignore[call-overload]
 )
-"""The query parameters of the list of recordings, as far as they are documented; any other is refused."""
+"""The documented query parameters of the list of recordings; any other is refused."""

@@ -1,5 +1,5 @@
-"""Projects: where the ids of all other paths come from (docs/know/service.md#projects). Their shape is not shown by the
-contract."""
+"""Projects, which the ids in all other paths come from (docs/know/service.md#projects). The contract does not show
+their shape."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def _shown(call: OperationCall, project: Project) -> Json:
         "timezone": call.state.settings.project_timezone,
     }
     if allows(call.caller.scopes, "project:read"):
-        shown["api_token"] = project.capture_key  # a key that may only reach other things must not learn it
+        shown["api_token"] = project.capture_key  # a key with other scopes must not learn it
     return shown

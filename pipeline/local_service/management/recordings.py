@@ -1,6 +1,6 @@
 """Session recordings: list, retrieve, update, delete, sharing (docs/know/service.md#session-recordings).
 
-The contract has no way to create one; they come from a seed.
+The contract has no way to create a recording; they come from a seed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from pipeline.management import operations
 
 KIND: Final = "session_recording"
 RETENTION = 30
-"""Days that a recording is stored where its seed does not name them: what the service's source assumes."""
+"""Days that a recording is stored if its seed does not say: the service's own default."""
 
 
 @answers(operations.LIST_RECORDINGS)
 def recordings_list(call: OperationCall) -> Response:
-    """List session recordings. One page, the latest first."""
+    """List session recordings. One page, latest first."""
     recordings = sorted(call.state.documents.all(KIND, call.project_id), key=_start, reverse=True)
     if call.observed:
         return _observed_page(call, recordings)
@@ -50,8 +50,8 @@ def recordings_retrieve(call: OperationCall) -> Response:
 def recordings_update(call: OperationCall) -> Response:
     """Update a session recording.
 
-    `person`, whose inner shape the contract does not show, is merged into the stored person. Under `observed` the
-    recording is marked as viewed or analysed instead, and the answer is not the recording.
+    `person`, whose inner shape the contract does not show, is merged into the stored person. Under `observed`, the
+    recording is instead marked as viewed or analysed, and the answer is not the recording.
     """
     recording = _find(call, "id")
     if call.observed:
@@ -72,7 +72,7 @@ def recordings_update(call: OperationCall) -> Response:
 def recordings_delete(call: OperationCall) -> Response:
     """Delete a session recording.
 
-    The real service does not check whether there is such a recording (docs/know/service.md#session-recordings).
+    The real service does not check whether the recording exists (docs/know/service.md#session-recordings).
     """
     id = call.ids["id"]
     if call.state.documents.get(KIND, call.project_id, id) is not None:
@@ -100,7 +100,7 @@ def recordings_sharing(call: OperationCall) -> Response:
 def recordings_sharing_refresh(call: OperationCall) -> Response:
     """Replace the access token of a recording.
 
-    A new configuration, enabled or not as the previous one.
+    Makes a new configuration, enabled if the previous one was.
     """
     id = str(_find(call, "recording_id")["id"])
     configuration = new_sharing(id, call.now)
@@ -131,8 +131,8 @@ def _find(call: OperationCall, name: str) -> Json:
 
 
 def _with_retention(call: OperationCall, recording: Json) -> Json:
-    """A recording and when it expires: so many days after the day it began; `recording_ttl` is the remaining days
-    (the source's query of replay events). The real service shows it no longer then; this one does, with 0 days."""
+    """A recording and when it expires: its retention in days after the day it began; `recording_ttl` is the remaining
+    days (the source's query of replay events). The real service no longer shows it then; this one does, with 0 days."""
     days = recording.get("retention_period_days") or RETENTION
     expiry_fields: Json = {"retention_period_days": days, "expiry_time": None, "recording_ttl": None}
     start, now = parse_instant(str(recording.get("start_time") or "")), parse_instant(call.now)
@@ -149,7 +149,7 @@ def _start(recording: Json) -> tuple[float, str]:
 
 
 def _observed_page(call: OperationCall, recordings: list[Json]) -> Response:
-    """One page. A problem is the text of the model's errors (docs/know/service.md#session-recordings)."""
+    """One page. A problem is reported as the text of the model's errors (docs/know/service.md#session-recordings)."""
     from pydantic import ValidationError
 
     from pipeline.local_service.management.observed_models import RecordingsQuery

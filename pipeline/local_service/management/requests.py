@@ -1,8 +1,8 @@
-"""What an operation of the management API is and receives: bodies, parameters, pages, instants, and errors.
+"""What an operation of the management API receives and returns: bodies, parameters, pages, instants and errors.
 
 Errors are the JSON envelope of the service (docs/know/service.md#management-api; the contract shows none). One error
-names one problem; the name of a nested field is joined by `__`. No text here repeats a value that was sent, since a
-value may be a secret.
+reports one problem; the name of a nested field is joined by `__`. No text here repeats a value that was sent, since it
+may be a secret.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class ApiError(Exception):
-    """An answer of the management API that is no success: a status, its envelope, and headers."""
+    """An answer of the management API that is not a success: a status, its envelope, and headers."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ def forbidden(detail: str) -> ApiError:
 
 
 def not_allowed(method: str, allowed: str) -> ApiError:
-    """405 of a method that a path does not have."""
+    """405 for a method that a path does not have."""
     shown = method if method.isascii() and method.isalpha() else "?"
     detail = f'Method "{shown[:16]}" not allowed.'
     return ApiError(405, "invalid_request", "method_not_allowed", detail, headers={"Allow": allowed})
@@ -123,12 +123,12 @@ class OperationCall(msgspec.Struct, frozen=True):
         return self.project.id
 
     def parameter(self, name: str) -> str | None:
-        """The last value of a query parameter; None where it is absent or empty."""
+        """The last value of a query parameter; None if it is absent or empty."""
         values = [value for key, value in self.query if key == name]
         return values[-1] if values and values[-1] else None
 
     def values_of(self, name: str) -> frozenset[str]:
-        """The values of a query parameter that may be repeated and may be a comma list."""
+        """The values of a query parameter that may be repeated and may be a comma-separated list."""
         return frozenset(part.strip() for key, value in self.query if key == name for part in value.split(",") if part)
 
 
@@ -136,7 +136,7 @@ Run = Callable[[OperationCall], Response]
 
 
 HANDLERS: dict[str, Run] = {}
-"""What answers each operation, by its id. Only the query has no handler here, since it runs apart from the others."""
+"""The handler of each operation, by its id. Only the query has none here, since it runs separately."""
 
 
 def answers(*operations: Endpoint) -> Callable[[Run], Run]:
@@ -186,7 +186,7 @@ def _reject_constant(name: str) -> Any:
 
 
 def _is_storable(value: Any) -> bool:
-    """Whether every string and number of a JSON value can be given back."""
+    """Whether every string and number of a JSON value can be returned unchanged."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         text.encode()
@@ -204,7 +204,7 @@ def format_instant(micros: int) -> str:
 
 
 def parse_instant(text: str) -> datetime | None:
-    """The instant of an ISO 8601 text, in UTC where it has no zone; None for any other text."""
+    """The instant of an ISO 8601 time, in UTC if it has no zone; None for any other text."""
     try:
         instant = datetime.fromisoformat(text.strip().replace(" ", "+") if "T" in text else text.strip())
         return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
@@ -221,14 +221,14 @@ def uuid_of(text: str) -> str | None:
 
 
 PAGE_SIZE = 100
-"""Results of a page without a limit; there is no maximum (docs/know/service.md#management-api)."""
+"""Results per page if no limit is given; there is no maximum (docs/know/service.md#management-api)."""
 
 
 def paginate(call: OperationCall, items: Sequence[Item], show: Callable[[Item], Json]) -> Response:
-    """The envelope of one page of `items`, its results as `show` returns them.
+    """The envelope of one page of `items`, with results as `show` returns them.
 
-    A limit under 1 is the default one and an offset under 0 is 0, as at the real service. Text that is no integer is
-    so under `observed`; the contract states integers, so there it is a 400.
+    A limit under 1 means the default limit, and an offset under 0 means 0, as at the real service. Under `observed`, so
+    does text that is not an integer; the contract states integers, so under it that is a 400.
     """
     limit = _number(call, "limit", minimum=1, default=PAGE_SIZE)
     offset = _number(call, "offset", minimum=0, default=0)
@@ -253,12 +253,12 @@ def _number(call: OperationCall, name: str, *, minimum: int, default: int) -> in
 
 
 def natural_number(text: str, digits: int = 9) -> int | None:
-    """The number of a text of ASCII digits, at most so many; None for any other text."""
+    """The number in a string of at most `digits` ASCII digits; None for any other text."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
 
 
 def _url(call: OperationCall, limit: int, offset: int) -> str:
-    """The request's own URL with another offset, with all its other parameters."""
+    """The request's own URL with another offset and all its other parameters."""
     others = [pair for pair in call.query if pair[0] not in ("limit", "offset")]
     others.append(("limit", str(limit)))
     if offset:

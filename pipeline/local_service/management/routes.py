@@ -1,6 +1,6 @@
-"""From an HTTP request to an operation of the management API and back.
+"""Turns an HTTP request into an operation of the management API, and its result into a response.
 
-The checks come in this order: the key (401), the project (404, 403), the method (405), the scope (403), the rate (429),
+Checks are made in this order: the key (401), the project (404, 403), the method (405), the scope (403), the rate (429),
 the body (413, 415, 400). Then the operation runs.
 """
 
@@ -42,16 +42,16 @@ from pipeline.management.operations import PROJECTS, QUERY, Endpoint, operations
 
 Result = TypeVar("Result")
 ALIAS = "/api/environments"
-"""Another name of `/api/projects` (docs/know/service.md#management-api)."""
+"""Another name for `/api/projects` (docs/know/service.md#management-api)."""
 QUERY_LIMIT = 1024 * 1024
-"""Bytes of the body of a query."""
+"""The most bytes of a query's body."""
 _HOST = re.compile(r"[A-Za-z0-9.\-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\](?::[0-9]+)?")
 
 
 class ManagementApi:
     """The management API over one store. It has a thread until it is closed.
 
-    Raises BadSeed, and Unavailable where the store cannot write it.
+    Raises BadSeed, and Unavailable if the store cannot write the seed.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ManagementApi:
         self._worker.shutdown()
 
     def routes(self) -> list[Route]:
-        """Every path with and without a final slash, under both its names, and a 404 for any other of `/api`."""
+        """Every path with and without a final slash, under both names, and a 404 for the rest of `/api`."""
         paths: dict[str, dict[str, Endpoint]] = {}
         for operation in operations(observed=self.state.observed):
             paths.setdefault(operation.path, {})[operation.method] = operation
@@ -80,11 +80,11 @@ class ManagementApi:
         return [*routes, Route("/api/{rest:path}", _PathEndpoint(self, {}))]
 
     async def hog_functions(self, project: int) -> list[Json]:
-        """The full records of a project's hog functions, the deleted ones too. They must not be changed."""
+        """The full records of a project's hog functions, including deleted ones. They must not be changed."""
         return await run_in(self._worker, lambda: self.state.documents.all("hog_function", project))
 
     async def respond(self, request: Request, methods: Mapping[str, Endpoint]) -> Response:
-        """The answer to a request to a path that has these methods."""
+        """The answer to a request for a path that has these methods."""
         allowed = ", ".join(sorted({*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}))
         if methods and request.method == "OPTIONS":
             return Response(headers={"Allow": allowed})

@@ -1,7 +1,7 @@
-"""What is there from the start: `{"hog_functions": [...], "session_recordings": [...]}` in a JSON file.
+"""What exists from the start: `{"hog_functions": [...], "session_recordings": [...]}` in a JSON file.
 
-It goes to the first project. What a store has or had stays as it is; so a service that is started
-again with the same seed and store has everything once. A recording may bring its `sharing` configuration.
+It goes to the first project. Objects that a store has or once had stay as they are, so a service restarted with the
+same seed and store has everything once. A recording may include its `sharing` configuration.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from pipeline.local_service.management.requests import (
 _IDS = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e92")
 _READ_ONLY = ("id", "created_at", "updated_at", "created_by")
 _ADDED = ("status", "bytecode", "transpiled")
-"""What the service adds to a function, and a seed may have too; null counts as absent."""
+"""Fields that the service adds to a function, and that a seed may set too; null counts as absent."""
 _LISTS = ("hog_functions", "session_recordings")
 
 
 class BadSeed(UsageError):
-    """A seed cannot be used; the message has the position, and repeats no value."""
+    """A seed cannot be used; the message has the position, but repeats no value."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, hint="correct the seed")
@@ -50,10 +50,10 @@ def load_seed(path: Path) -> Json:
 
 
 def store_seed(state: ManagementState, seed: Mapping[str, Any], now: str) -> None:
-    """Store a seed in the first project. Raises BadSeed, and changes nothing then."""
+    """Store a seed in the first project. Raises BadSeed, and then changes nothing."""
     unknown = sorted(set(seed) - set(_LISTS))
     if unknown:
-        raise BadSeed(f"a seed has the lists {' and '.join(_LISTS)}, and no {unknown[0]!r}")
+        raise BadSeed(f"a seed can have the lists {' and '.join(_LISTS)}, but not {unknown[0]!r}")
     project = state.keys.projects[0].id
     created: dict[DocumentKind, list[Json]] = {"hog_function": [], "session_recording": [], "sharing": []}
     for name in _LISTS:
@@ -74,7 +74,7 @@ def store_seed(state: ManagementState, seed: Mapping[str, Any], now: str) -> Non
                 raise BadSeed(f"{where}{field}: {error.problem.detail}") from None
     for kind, documents in created.items():
         if len({document["id"] for document in documents}) < len(documents):
-            raise BadSeed(f"two entries of the seed have one id ({kind})")
+            raise BadSeed(f"two entries of the seed have the same id ({kind})")
     for kind, documents in created.items():
         fresh = [document for document in documents if not state.documents.existed(kind, project, document["id"])]
         state.documents.put(kind, project, *fresh)
@@ -84,7 +84,7 @@ def _function(state: ManagementState, entry: Json, index: int, now: str) -> Json
     fields = read_fields(entry, observed=state.observed)
     record = {name: entry[name] for name in _READ_ONLY if name in entry}
     record |= {name: entry[name] for name in _ADDED if entry.get(name) is not None}
-    if not state.observed and isinstance(entry.get("template"), dict):  # in an item of a list it is a name
+    if not state.observed and isinstance(entry.get("template"), dict):  # in a list item it is a name
         record["template"] = entry["template"]
     check_shape("HogFunction", record)
     for name in ("created_at", "updated_at"):

@@ -1,6 +1,6 @@
-"""The templates of hog functions: a few common templates (docs/know/service.md#hog-functions).
+"""The templates of hog functions: a few common ones (docs/know/service.md#hog-functions).
 
-Their ids are those of the real service; their code is only as much as the local service, which runs none, needs.
+Their ids are those of the real service; their code is only as much as the local service needs, which runs none.
 """
 
 from __future__ import annotations
@@ -75,5 +75,5 @@ TEMPLATES = {
 
 
 def template_of(id: str) -> Json:
-    """The template of an id. The contract lists none, so any id is one, with that name; {} for ""."""
+    """The template with this id. The contract lists none, so any id is a template of that name; {} for ""."""
     return TEMPLATES.get(id) or (_template(id, id, "", "", []) if id else {})

@@ -9,7 +9,7 @@ _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 _ROUTES = ("/i/v0/e/", "/e/", "/capture/", "/track/", "/engage/")
 _ANYTHING: Json = {"type": ["string", "number", "boolean", "object", "array"]}
 _REFUSALS = {
-    "400": "The request as a whole: bad JSON, a shape, one bad event. Nothing of it is stored.",
+    "400": "Bad JSON, a wrong shape or one bad event. Nothing of the request is stored.",
     "401": "The project key is missing, malformed, or not the same in all events.",
     "408": "The client stopped sending.",
     "413": "The body, or one event, is too large.",
@@ -46,7 +46,7 @@ def capture_paths(settings: Settings) -> dict[str, Json]:
         ("/_liveness", "Alive", _TEXT),
         ("/_stats", "Counts of what landed", counts),
     ):
-        answers = {"200": {"description": "As it is.", "content": content}}
+        answers = {"200": {"description": "Always.", "content": content}}
         about = {"operationId": path.lstrip("/_"), "tags": ["service"], "summary": summary, "description": ""}
         paths[path] = {"get": about | {"security": [], "responses": answers}}
     return paths
@@ -94,7 +94,7 @@ def _operation(name: str, summary: str, settings: Settings) -> Json:
     refused = dict(_REFUSALS)
     if settings.content_type == "json":
         refused["415"] = "The body is not application/json."
-    accepted = "Accepted. The key may still be that of no project."
+    accepted = "Accepted. The key may still belong to no project."
     answers: Json = {
         "200": {"description": accepted, "content": in_json(ref("Accepted"))},
         "204": {"description": "Accepted, with beacon=1."},
@@ -104,7 +104,7 @@ def _operation(name: str, summary: str, settings: Settings) -> Json:
         "operationId": name,
         "tags": ["capture"],
         "summary": summary,
-        "description": "The project key is in the body. gzip, base64 and forms are taken too.",
+        "description": "The project key is in the body. gzip, base64 and forms are accepted too.",
         "security": [],
         "parameters": [
             _parameter("compression", "gzip, gzip-js, base64 or b64, if no header names it."),

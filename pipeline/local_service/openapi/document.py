@@ -1,7 +1,7 @@
 """The OpenAPI document of the whole service, derived from the table of operations and the objects of the contract.
 
 It describes what this service answers under its settings: under `contract` the contract's objects with every field that
-is always there, under `observed` only what is sure of the shapes of the source.
+is always present, under `observed` only what is certain about the shapes in the source.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _LISTED: dict[str, Json] = {
     "id": {"anyOf": [{"type": "string", "format": "uuid"}, _EMPTY]},
     "updated_at": _INSTANT,
 }
-"""What a filter of the list of functions may be, beyond its type."""
+"""What a filter of the list of functions must be, beyond its type."""
 _OBSERVED_LISTED: dict[str, dict[str, Json]] = {
     "hog_functions_list": {"limit": {}, "offset": {}},
     "projects_list": {"limit": {}, "offset": {}},
@@ -69,8 +69,8 @@ _KINDS: dict[Any, Json] = {
 }
 _SELECT = (
     f" One SELECT over {', '.join(sorted(VIEWS))}, with joins, subqueries and WITH; toDate(timestamp) is the UTC day. "
-    "It reads no file and changes nothing; an answer over its rows or bytes (--set query_most_rows, query_most_bytes) "
-    "is refused, and a query over its time or memory (--set query_seconds, query_memory) ended."
+    "It reads no files and changes nothing; an answer over its limits (--set query_most_rows, query_most_bytes) "
+    "is refused, and a query over its limits (--set query_seconds, query_memory) is stopped."
 )
 _STATED = re.compile(r".*/(hog_functions|session_recordings)(/\{\w+\})?(/sharing)?")
 """Paths of the operations whose scopes the contract states."""
@@ -93,11 +93,11 @@ _OBSERVED_ANSWERS: dict[str, Json] = {
     "recordings_replace": shape("success"),
 }
 _PROBLEMS = {
-    "400": "The body or a parameter is not what it has to be.",
+    "400": "The body or a parameter is not what it must be.",
     "401": "No personal key, or an unknown one.",
     "403": "The key lacks the scope, or does not reach the project.",
     "404": "No such project, hog function or recording.",
-    "405": "The path has no such method.",
+    "405": "The path does not have this method.",
     "409": "Another request changed it.",
     "413": "The body is too large.",
     "415": "The body is not application/json.",
@@ -165,7 +165,7 @@ def _parameters(operation: Endpoint, observed: bool) -> list[Json]:
     ]
     for name, hint in _queried(operation, observed).items():
         kind, flag = get_args(hint)
-        about = flag.help.partition("  [")[0]  # the default is that of the command line
+        about = flag.help.partition("  [")[0]  # the default applies to the command line
         special = _OBSERVED_LISTED.get(operation.id, {}) if observed else {}
         if operation is LIST_FUNCTIONS:
             special = _LISTED | special
@@ -177,7 +177,7 @@ def _parameters(operation: Endpoint, observed: bool) -> list[Json]:
 
 
 def _queried(operation: Endpoint, observed: bool) -> dict[str, Any]:
-    """The declarations of the query parameters: under `contract` those of lists alone count."""
+    """The declarations of the query parameters: under `contract` only those of lists count."""
     answered = observed or operation.answer.endswith("Page")
     return get_type_hints(operation.query, include_extras=True) if answered else {}
 

@@ -2,13 +2,13 @@
 (docs/know/service.md#persons, #groups).
 
 `$identify` with `$anon_distinct_id`, and `$create_alias` and `$merge_dangerously` with `alias`, merge the person of
-that other id into the person of the event's own id. A person that is identified can be merged away by
-`$merge_dangerously` alone. So of a chain a→b, b→c the second link is refused: since the first, b is identified.
+that other id into the person of the event's own id. Only `$merge_dangerously` can merge away an identified person. So
+in a chain a→b, b→c the second link is refused: the first has identified b.
 
 The order of acceptance decides, never a timestamp: the last `$set` wins, whenever its event happened.
 
 A project has at most five group types, numbered in the order in which they are first named, by `$groups` of any event
-or by a group event. The service ignores a further one without any record: here it leaves a warning.
+or by a group event. The service ignores any further one without a record; here it leaves a warning.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.schema import MOST_GROUP_TYPES
 
 LONGEST_MERGED = 400
-"""Characters of an id that a merge may name: a longer one cannot be stored."""
+"""The most characters of an id that a merge may name: a longer one cannot be stored."""
 
 _NULL = Raw(b"null")
 _ANY_CASE = [
@@ -47,8 +47,8 @@ _ILLEGAL_AS_WRITTEN = _with_quotes(_AS_WRITTEN)
 def is_illegal(distinct_id: str) -> bool:
     """Whether merges of this id are refused (docs/know/service.md#ids-and-text).
 
-    An event under such an id is accepted and creates a person like any other. Only a merge that names it is refused, or
-    all visitors whose id was not set would become one person.
+    An event with such an id is accepted and creates a person like any other. Only a merge that names it is refused,
+    because otherwise all visitors whose id was not set would become one person.
     """
     return (
         not distinct_id.strip()
@@ -61,7 +61,7 @@ def is_illegal(distinct_id: str) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Person:
-    """A person. Values of `properties` are exact JSON texts; `created_at` is microseconds since 1970 (UTC)."""
+    """A person. Values of `properties` are exact JSON text; `created_at` is microseconds since 1970 (UTC)."""
 
     project: int
     id: str
@@ -90,10 +90,10 @@ Id = tuple[int, str]
 
 
 class PersonUpdater(msgspec.Struct):
-    """The persons of some ids, while events are applied in the order of their acceptance.
+    """The persons of some ids, while events are applied in the order of acceptance.
 
     `ids` must contain every id that an event may name and that already has a person. Changes are in `changed`,
-    `new_ids` (ids that had no person before) and `merged` (persons that are part of another one now).
+    `new_ids` (ids that had no person before) and `merged` (persons that are now part of another).
     """
 
     settings: Settings
@@ -107,7 +107,7 @@ class PersonUpdater(msgspec.Struct):
         return None if person is None else person.final
 
     def apply(self, event: PersonEvent) -> None:
-        """Apply one event. A refused merge leaves a warning on it; its properties are written all the same."""
+        """Apply one event. A refused merge leaves a warning on it; its properties are still written."""
         person = None
         if event.merged_id is not None and self._may_merge(event, event.merged_id):
             person = self._merge(event, event.merged_id)
@@ -123,7 +123,7 @@ class PersonUpdater(msgspec.Struct):
             self.changed.add(person)
 
     def _update(self, person: Person, event: PersonEvent) -> bool:
-        """Write the event's properties into the person; whether anything changed."""
+        """Write the event's properties into the person. Returns whether anything changed."""
         old = person.properties
         added = {
             name: value
@@ -155,7 +155,7 @@ class PersonUpdater(msgspec.Struct):
         return True
 
     def _merge(self, event: PersonEvent, other: str) -> Person | None:
-        """The person of both ids, or of the event's own where they stay apart; None where the event created it."""
+        """The person of both ids, or of the event's own if they stay apart; None if the event created it."""
         target, source = self.find(event.project, event.distinct_id), self.find(event.project, other)
         if target is None and source is None:
             self._create(event, [event.distinct_id, other]).is_identified = True
@@ -194,7 +194,7 @@ class PersonUpdater(msgspec.Struct):
 # -- groups --------------------------------------------------------------------------------------------
 
 LONGEST_TYPE = 400
-"""Characters of a group's type."""
+"""The most characters of a group's type."""
 
 GroupKey = tuple[int, str, str]
 """Project, type and key of a group."""

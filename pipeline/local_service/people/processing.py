@@ -1,8 +1,8 @@
 """Derives persons and groups from the accepted events of the store, in the order of their acceptance.
 
-It happens when they are requested, from where it stopped the last time, a run of receipts at a time: accepting events
-stays fast, and memory does not grow with the number of persons. Of a run, only the events that change persons or groups
-are read here singly; an id that merely occurs gets its person inside the database.
+This happens when they are requested, starting where it last stopped, one run of receipts at a time: accepting events
+stays fast, and memory does not grow with the number of persons. In each run, only the events that change persons or
+groups are read here one by one; an id that merely occurs gets its person inside the database.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 RUN = 25_000
-"""Receipts that are processed at once."""
+"""How many receipts are processed at once."""
 _FETCHED_ROWS = 500
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _Kinds = dict[str, Callable[[Any], Any]]
 _RULES = ("promote_properties", "promoted_changes", "group_events", "merge_ids")
-"""Settings that decide what an event changes."""
+"""The settings that decide what an event changes."""
 
-# The temporary tables of a run: `touched` are the ids of the events that are read singly, `plain` those of all other
-# events, `existing` those of both that have a person already, and `created` those that get theirs here.
+# The temporary tables of a run: `touched` are the ids of events that are read one by one, `plain` those of all other
+# events, `existing` those of both that already have a person, and `created` those that get theirs here.
 _PLAIN = """
 CREATE OR REPLACE TEMP TABLE plain AS
 SELECT project, distinct_id, min(receipt) AS receipt, arg_min("timestamp", receipt) AS "timestamp"
@@ -58,7 +58,7 @@ INSERT INTO people_ids SELECT project, distinct_id, person_uuid(project, distinc
 
 
 class ServiceClosing(Exception):
-    """The service ends. What was processed is stored; further events are processed at the next request for them."""
+    """The service is ending. What was processed is stored; the rest is processed at the next request for it."""
 
 
 class PersonProcessing:
@@ -69,12 +69,12 @@ class PersonProcessing:
         self._closing = closing
         self._lock = threading.Lock()
         always = ", ".join(f"'{name}'" for name in ALWAYS_READ)
-        # The SQL condition that is true for every event that changes persons or groups, and for few others.
+        # An SQL condition that is true for every event that changes persons or groups, and for few others.
         self._is_read = f"event IN ({always}) OR regexp_matches(properties, '{property_pattern(settings)}')"
         self._rules = json.dumps({name: getattr(settings, name) for name in _RULES})
 
     def refresh(self, cursor: DuckDBPyConnection) -> None:
-        """Process every accepted event that was not processed yet; all of them where the rules have changed.
+        """Process every accepted event that was not processed yet; all events if the rules have changed.
 
         Raises ServiceClosing.
         """
@@ -87,7 +87,7 @@ class PersonProcessing:
                 done = upto
 
     def _start(self, cursor: DuckDBPyConnection) -> int:
-        """The last receipt that was processed by the same rules; under other rules everything is removed first."""
+        """The last receipt processed under the same rules; if the rules changed, everything is removed first."""
         row = cursor.execute("SELECT receipt, rules FROM folded").fetchone()
         if row is not None and row[1] == self._rules:
             return int(row[0])
@@ -259,13 +259,13 @@ def _write_warnings(cursor: DuckDBPyConnection, events: list[PersonEvent]) -> No
 
 
 def _register(cursor: DuckDBPyConnection, name: str, rows: Collection[Any], **kinds: Callable[[Any], Any]) -> None:
-    """Give rows to the connection as a table of named columns, each made by a function of `store.columns`."""
+    """Register rows with the connection as a table of named columns, made by functions of `store.columns`."""
     columns = {column: make(row[index] for row in rows) for index, (column, make) in enumerate(kinds.items())}
     cursor.register(name, table(**columns))
 
 
 def _copied_members(properties: str) -> dict[str, Raw]:
-    """The members of an object, each with a text of its own."""
+    """The members of an object, each with its own copy of the text."""
     return {name: value.copy() for name, value in _members(properties).items()}
 
 

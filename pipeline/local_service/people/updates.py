@@ -1,4 +1,4 @@
-"""What one accepted event changes of persons and groups, read from its properties (docs/know/service.md#persons)."""
+"""What one accepted event changes in persons and groups, read from its properties (docs/know/service.md#persons)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PERSON_EVENTS = MERGES | {SET}
 """Events that always write the person."""
 
 GROUP_EVENTS = frozenset({"$groupidentify", "$group_identify"})
-"""The service's own spelling, and the one of its contract."""
+"""The service's own spelling, and its contract's."""
 
 NEVER_PERSONS = frozenset({"$exception", "$$heatmap"})
 """Events that never change the properties of a person."""
@@ -39,7 +39,7 @@ PROMOTED = frozenset(
         "irclid", "_kx", "epik", "qclid", "sccid",
     }
 )  # fmt: skip
-"""Event properties that the service copies to the person by itself."""
+"""Event properties that the service copies to the person automatically."""
 MINOR = frozenset(
     {
         "$browser", "$browser_version", "$device_type", "$current_url", "$pathname", "$os", "$os_name", "$os_version",
@@ -51,13 +51,13 @@ MINOR = frozenset(
         "$geoip_subdivision_2_confidence",
     }
 )  # fmt: skip
-"""Properties whose new values alone may not be worth a write (the switch `promoted_changes`)."""
+"""Properties whose new values alone may not justify a write (the setting `promoted_changes`)."""
 
 _INITIAL = {name: "$initial_" + name.removeprefix("$") for name in PROMOTED}
 _NEVER_PROMOTED = frozenset({"$snapshot", "$performance_event"})
 
 ALWAYS_READ = (*sorted(MERGES), "$set", *sorted(GROUP_EVENTS), *sorted(NEVER_PERSONS))
-"""Events that are read whatever their properties contain."""
+"""Events that are always read, whatever their properties contain."""
 _PROPERTIES = ("$unset", "$groups", "$process_person_profile")
 
 _TRUE, _FALSE, _NULL = Raw(b"true"), Raw(b"false"), Raw(b"null")
@@ -96,7 +96,7 @@ class PersonEvent(msgspec.Struct):
     accepted: int = 0
 
     def warn(self, kind: str, /, **details: Any) -> None:
-        """Add a warning, unless it is there already."""
+        """Add a warning, unless it already has it."""
         warning = event_warning(kind, **details)
         if warning not in self.warnings:
             self.warnings += (warning,)
@@ -105,7 +105,7 @@ class PersonEvent(msgspec.Struct):
 def property_pattern(settings: Settings) -> str:
     """A regular expression that matches the properties of every event that does more than create its person.
 
-    A name may be spelled with escapes, as `\\u0024set`: properties with any escape of ASCII match.
+    A name may be spelled with escapes, such as `\\u0024set`: properties with any escaped ASCII match.
     """
     promoted = sorted(PROMOTED) if settings.promote_properties == "on" else []
     names = "|".join(re.escape(name) for name in (*_PROPERTIES, *promoted))
@@ -200,12 +200,12 @@ def _read_group(event: PersonEvent, members: dict[str, Raw]) -> None:
 
 
 def is_group_event(event: str, settings: Settings) -> bool:
-    """Whether an event writes a group: the contract's spelling does by default, in the real service it does not."""
+    """Whether an event writes a group: the contract's spelling does by default, but not in the real service."""
     return event in GROUP_EVENTS and (event == "$groupidentify" or settings.group_events == "both")
 
 
 def as_text(value: Any) -> str:
-    """A JSON value as the service turns it into text where an id or a key is expected."""
+    """A JSON value as the text that the service makes of it if it expects an id or a key."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -220,19 +220,19 @@ def as_text(value: Any) -> str:
 
 
 def _is_present(value: Any) -> bool:
-    """Whether a value counts as present: empty text, 0, false and null do not; an empty list or object does."""
+    """Whether a value counts as present: an empty string, 0, false and null do not; an empty list or object does."""
     return bool(value) or isinstance(value, list | dict)
 
 
 def _object(raw: Raw) -> dict[str, Raw] | None:
-    """The members of an object, as texts of their own; None for anything else."""
+    """The members of an object, as separate copies; None for anything else."""
     if bytes(raw)[:1] != b"{":
         return None
     return {name: _clean(value) for name, value in _members(raw).items()}
 
 
 def _clean(value: Raw) -> Raw:
-    """A value as it is stored: NUL characters replaced (docs/know/service.md#ids-and-text)."""
+    """A value as it is stored, with NUL characters replaced (docs/know/service.md#ids-and-text)."""
     text = bytes(value)
     if b"\\u0000" in text:
         return Raw(msgspec.json.encode(_without_nul(_value(text))))

@@ -2,10 +2,10 @@
 
 `POST /api/projects/{id}/query/` with `{"query": {"kind": "HogQLQuery", "query": "select ..."}}` answers `{"columns",
 "types", "results"}`; `types` pairs each column's name with its type. Errors are the JSON envelope `{"type", "code",
-"detail", "attr"}` of the management API (docs/know/service.md#management-api). A query that needs too much time is 504
-and one that needs too much memory 513, as in the source of the real service (`posthog/exceptions.py`).
+"detail", "attr"}` of the management API (docs/know/service.md#management-api). A query that needs too much time gets a
+504, one that needs too much memory a 513, as in the source of the real service (`posthog/exceptions.py`).
 
-A query runs in a process of its own, with limits of time and memory. There its syntax tree is checked before it runs,
+A query runs in a separate process, with limits of time and memory. Its syntax tree is checked there before it runs,
 over a locked database: no file access, no settings, a read-only transaction. Its rows and bytes are bounded.
 """
 

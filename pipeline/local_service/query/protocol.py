@@ -1,9 +1,9 @@
-"""What the service and the process of queries send each other, over pipes: messages as lines of JSON, and tables.
+"""What the service and the query process send each other over pipes: messages as lines of JSON, and tables.
 
-The process has a copy of the store. Accepted events, their warnings and refused requests only grow, so only their new
-rows are sent; where events that were sent are gone from the store, since somebody deleted them there, all of them are
-sent again. Persons and groups change, so they are sent as a whole, and only for a query that may read them. One message
-names the tables that follow, each as an Arrow stream.
+The process has a copy of the store. Accepted events, their warnings and refused requests only grow, so only new rows
+are sent; if events that were sent are gone from the store, because somebody deleted them there, all are sent again.
+Persons and groups change, so they are sent as a whole, and only for a query that may read them. One message names the
+tables that follow, each as an Arrow stream.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class QueryRequest(msgspec.Struct, frozen=True):
     """A query over the views of a project.
 
-    Its answer is cut off after `default_rows` where it has no LIMIT, and refused over `most_rows` or `most_bytes`.
+    Its answer is cut off after `default_rows` if it has no LIMIT, and refused over `most_rows` or `most_bytes`.
     """
 
     sql: str
@@ -58,13 +58,13 @@ class Running(msgspec.Struct, frozen=True, tag="running"):
 
 
 class QueryAnswer(msgspec.Struct, frozen=True, tag="answered"):
-    """The answer follows, of so many bytes."""
+    """The answer follows, with this many bytes."""
 
     length: int
 
 
 class QueryFailed(msgspec.Struct, frozen=True, tag="failed"):
-    """There is no answer: the query is `refused`, needs too much `memory`, or the copy cannot be updated (`store`).
+    """There is no answer: the query is `refused`, it needs too much `memory`, or the copy cannot be updated (`store`).
 
     `last`: the process ends after it, since the error may have damaged it.
     """
@@ -78,7 +78,7 @@ Reply = Ready | UpdateNeeded | Running | QueryAnswer | QueryFailed
 
 
 def write(sink: IO[bytes], message: object) -> None:
-    """Send one message. Raises OSError where the other end is closed."""
+    """Send one message. Raises OSError if the other end is closed."""
     sink.write(msgspec.json.encode(message) + b"\n")
     sink.flush()
 
@@ -92,12 +92,12 @@ def read(source: IO[bytes], kind: Any) -> Any:
 
 
 _BATCH_ROWS = 10_000
-"""Rows of one Arrow batch."""
+"""Rows per Arrow batch."""
 _DERIVED = ("people", "people_ids", "group_kinds", "group_records", "folded")
 
 
 class TableRows(msgspec.Struct, frozen=True):
-    """The rows of one table that follow; rows of the copy that match `instead_of` are deleted first."""
+    """The rows of one table follow; rows of the copy that match `instead_of` are deleted first."""
 
     table: str
     instead_of: str = "false"
@@ -110,12 +110,12 @@ SELECT (SELECT coalesce(max(receipt), 0) FROM accepted), (SELECT count(*) FROM r
 
 
 def read_state(connection: DuckDBPyConnection) -> CopyState:
-    """How much of the store a copy has, or what the store has itself."""
+    """How much of the store a copy has, or how much the store itself has."""
     return CopyState(*connection.execute(_STATE).fetchall()[0])
 
 
 def send_update(cursor: DuckDBPyConnection, have: CopyState, sink: IO[bytes], *, people: bool) -> CopyState:
-    """Send what a copy lacks of what the connection reads; the state of the copy afterwards. Raises OSError."""
+    """Send what the connection reads and a copy lacks. Returns the copy's state afterwards. Raises OSError."""
     state = read_state(cursor)
     if not people:
         state = msgspec.structs.replace(state, folded=have.folded)
@@ -142,7 +142,7 @@ def send_update(cursor: DuckDBPyConnection, have: CopyState, sink: IO[bytes], *,
 
 
 def receive_update(connection: DuckDBPyConnection, source: IO[bytes]) -> None:
-    """Write what was sent into the copy, all of it or nothing."""
+    """Write what was sent into the copy, all or nothing."""
     tables = read(source, list[TableRows])
     connection.execute("BEGIN")
     for table in tables:

@@ -1,8 +1,8 @@
-"""Runs queries one after another in a process of their own, which is started for the first of them.
+"""Runs queries one after another in a separate process, which is started for the first of them.
 
 The process is killed when a query's time is over, when its client disconnects, and when the service closes; the next
-query starts another one. Before each query the process is sent what its copy of the store lacks, so a query reads all
-that was accepted before it. Copying is not part of a query's time, and a client that disconnects does not undo it.
+query starts another one. Before each query, the process gets what its copy of the store lacks, so a query reads all
+that was accepted before it. Copying does not count as the query's time, and a client that disconnects does not undo it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _START = (
     "import gc, sys; gc.set_threshold(200_000); sys.modules['numpy'] = None; sys.path[:] = {path!r}; "
     "from pipeline.local_service.query.worker import main; main({folder!r}, {memory}, {timezone!r})"
 )
-"""Arrow does without numpy where there is none, and loads it in a third of the time that the process takes to start."""
+"""Arrow works without numpy; loading numpy would take a third of the process's start-up time."""
 _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}
-"""Libraries reserve no memory in advance, since it would count as the query's."""
+"""Libraries must not reserve memory in advance, since it would count as the query's."""
 
 Kind = TypeVar("Kind", bound=Reply)
 
@@ -92,7 +92,7 @@ class QueryRunner:
             leaving.cancel()
 
     def stop(self) -> None:
-        """End the query that runs; no other one can begin."""
+        """End the running query; no other can begin."""
         with self._lock:
             self._closing = True
             turn, process = self._turn, self._process
@@ -146,7 +146,7 @@ class QueryRunner:
         with (
             self._store.snapshot(people=people) as cursor,
             suppress(BrokenPipeError),
-        ):  # its last message gives the reason
+        ):  # its last message has the reason
             process.have = send_update(cursor, process.have, process.sink, people=people)
         process.read(Running)
         with turn.limited(process, settings.query_seconds):
@@ -194,7 +194,7 @@ def _problem(failed: QueryFailed) -> Exception:
 
 
 class _Turn:
-    """One query's turn in the process; it may be ended from any thread."""
+    """One query's turn in the process; any thread may end it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -203,7 +203,7 @@ class _Turn:
         self.killed = False
 
     def end(self, why: EndReason) -> None:
-        """Kill the process where it works on the query; a query that has not started never does."""
+        """Kill the process if it works on the query; a query that has not started never starts."""
         with self._lock:
             self.ended = self.ended or why
             if self._process is not None:
@@ -212,7 +212,7 @@ class _Turn:
 
     @contextmanager
     def limited(self, process: _Process, seconds: float) -> Iterator[None]:
-        """Let the process work on the query for so many seconds. Raises EOFError where the turn was ended already."""
+        """Let the process work on the query for this many seconds. Raises EOFError if the turn has already ended."""
         with self._lock:
             if self.ended is not None:
                 raise EOFError
@@ -229,7 +229,7 @@ class _Turn:
 
 
 class _Process:
-    """The running process and the pipes to it. It ends by itself when this one does, however this one ends."""
+    """The running process and the pipes to it. It ends when this process does, however this one ends."""
 
     def __init__(self, folder: Path, memory: int, timezone: str) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("BACKCAST_")}
@@ -249,7 +249,7 @@ class _Process:
         """How much of the store it has; None before its first message."""
 
     def read(self, kind: type[Kind]) -> Kind:
-        """The next message, which has to be of this kind. Raises _QueryFailure, EOFError."""
+        """The next message, which must be of this kind. Raises _QueryFailure, EOFError."""
         reply = read(self._source, Reply)
         if isinstance(reply, QueryFailed):
             raise _QueryFailure(reply)
@@ -257,7 +257,7 @@ class _Process:
         return reply
 
     def read_bytes(self, length: int) -> bytes:
-        """The bytes after a message. Raises EOFError where there are fewer."""
+        """The bytes after a message. Raises EOFError if there are fewer."""
         content = self._source.read(length)
         if len(content) < length:
             raise EOFError

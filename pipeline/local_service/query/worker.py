@@ -2,7 +2,7 @@
 
 A query may use the memory that this process is limited to, and the service kills the process when the query's time is
 over. The copy is a file in a temporary folder, and the next process continues with it. When the service has ended, this
-process removes the folder and ends too.
+process removes the folder and also ends.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from pipeline.local_service.store.syntax import QueryNotAllowed, check_query, ha
 
 FILE = "copy.duckdb"
 _SPILLED = "SET GLOBAL max_temp_directory_size = '4GB'"
-"""What a query may write to disk where it needs more than DuckDB's own limit of memory."""
+"""What a query may write to disk if it needs more than DuckDB's own memory limit."""
 _ROWS = 1000
 """Rows that are converted to JSON at once."""
 _RECOVERABLE = (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError, QueryNotAllowed)
-"""Errors of a query after which the process can be used for the next one."""
+"""Errors of a query after which the process can be used again."""
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -51,7 +51,7 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 def main(folder: str, memory: int, timezone: str) -> None:
     """Answer the queries on stdin, one after another, until stdin ends. `memory` is the limit in bytes.
 
-    `timezone` is that of the projects.
+    `timezone` is the projects' time zone.
     """
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print must not get into the answers
@@ -69,7 +69,7 @@ def main(folder: str, memory: int, timezone: str) -> None:
 
 
 def _end_with_the_service(folder: Path) -> None:
-    """Wait until the other end of stdin is closed, also while the main thread is in a query."""
+    """Wait until the other end of stdin is closed, even while the main thread runs a query."""
     poll = select.poll()
     poll.register(0, 0)
     poll.poll()
@@ -88,7 +88,7 @@ def _limit(kind: int, most: int) -> None:
 
 
 def _opened(path: Path, timezone: str) -> duckdb.DuckDBPyConnection:
-    """The copy; an empty one where the file is damaged."""
+    """The copy; an empty one if the file is damaged."""
     try:
         copy = duckdb.connect(str(path))
     except duckdb.Error:
@@ -104,7 +104,7 @@ def _opened(path: Path, timezone: str) -> duckdb.DuckDBPyConnection:
 
 
 def _answered(copy: duckdb.DuckDBPyConnection, source: IO[bytes], sink: IO[bytes], *, zoned: bool) -> bool:
-    """Take one request and answer it; whether the process can be used for the next one."""
+    """Take one request and answer it. Returns whether the process can be used for the next one."""
     request = read(source, QueryRequest)
     try:
         tree = json.loads(copy.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [request.sql]).fetchall()[0][0])
@@ -140,7 +140,7 @@ def _answered(copy: duckdb.DuckDBPyConnection, source: IO[bytes], sink: IO[bytes
 
 
 def _answer(copy: duckdb.DuckDBPyConnection, request: QueryRequest, tree: Any, *, people: bool, zoned: bool) -> bytes:
-    """The JSON answer. Raises QueryNotAllowed where it is too large."""
+    """The JSON answer. Raises QueryNotAllowed if it is too large."""
     with copy.cursor() as cursor:
         groups = None
         if people:
@@ -167,7 +167,9 @@ def _answer(copy: duckdb.DuckDBPyConnection, request: QueryRequest, tree: Any, *
             if count > most:
                 break
         if count > most and limit is None:
-            raise QueryNotAllowed(f"the answer has more than {most} rows; ask for fewer with LIMIT, and page on")
+            raise QueryNotAllowed(
+                f"the answer has more than {most} rows; ask for fewer with LIMIT, and read them in pages"
+            )
         names = relation.columns
         shape = {"columns": names, "types": list(zip(names, map(str, types), strict=True))}
         tail = b"}" if limit is None else b"," + _encode({"limit": limit, "hasMore": count > most})[1:]

@@ -17,7 +17,7 @@ def texts(values: Iterable[str]) -> pa.Array:
 
 
 def encoded(values: Sequence[bytes]) -> pa.Array:
-    """UTF-8 texts as a column."""
+    """UTF-8 strings as a column."""
     offsets = array("i", accumulate(map(len, values), initial=0))
     return pa.Array.from_buffers(
         pa.string(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
@@ -25,7 +25,7 @@ def encoded(values: Sequence[bytes]) -> pa.Array:
 
 
 def numbers(values: Iterable[int], kind: pa.DataType | None = None) -> pa.Array:
-    """Whole numbers of 64 bits as a column of type `kind`; booleans become 0 and 1."""
+    """64-bit integers as a column of type `kind`; booleans become 0 and 1."""
     packed = array("q", values)
     return pa.Array.from_buffers(kind or pa.int64(), len(packed), [None, pa.py_buffer(packed)])
 

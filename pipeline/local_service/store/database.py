@@ -40,7 +40,7 @@ CLOSING = "the service is closing"
 
 
 class BadStore(UsageError):
-    """The file is no database of this service, or another process has it open; the message names it."""
+    """The file is not a database of this service, or another process has it open; the message says which."""
 
 
 class Unavailable(Exception):
@@ -66,7 +66,7 @@ class EventColumns(msgspec.Struct):
     properties: list[bytes] = msgspec.field(default_factory=list)
     historical: list[bool] = msgspec.field(default_factory=list)
     warnings: list[tuple[int, EventWarning]] = msgspec.field(default_factory=list)
-    """Each with the position of its event in the columns."""
+    """The warnings, each with the position of its event in the columns."""
 
     def add(self, uuid: str, event: str, distinct_id: str, timestamp: int, properties: bytes, historical: bool) -> None:
         self.uuid.append(uuid)
@@ -82,16 +82,18 @@ class EventColumns(msgspec.Struct):
 
 
 class Store:
-    """One database, safe for many threads: one writes at a time, others read beside it."""
+    """One database, safe for many threads: one writes at a time while others read."""
 
     def __init__(self, path: Path | None = None, settings: Settings | None = None) -> None:
-        """Open or create the file at `path`; None is a database in memory, spilling to a private folder.
+        """Open or create the file at `path`; None means a database in memory that spills to a private folder.
 
         Raises BadStore.
         """
         if path is not None and "?" in str(path.absolute()):
-            # DuckDB would look for the log of the file before the `?`, links resolved: next to another folder or file.
-            raise BadStore(f"DuckDB cannot store in {path}: its path has a ?", hint="rename the folder or the file")
+            # DuckDB would look for the log of a file named by what precedes the `?`, links resolved: the wrong place.
+            raise BadStore(
+                f"DuckDB cannot store in {path}: its path contains a ?", hint="rename the folder or the file"
+            )
         self._spill = None if path is not None else Path(tempfile.mkdtemp(prefix="backcast-service-"))
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -105,15 +107,15 @@ class Store:
             self._writer.execute(connection_settings("UTC"))
         except duckdb.Error as error:
             message = f"the store {path} cannot be opened: {str(error).splitlines()[0]}"
-            raise BadStore(message, hint="end the service that has it open, or name another file") from None
+            raise BadStore(message, hint="stop the service that has it open, or name another file") from None
         self._receipts = self._number("SELECT coalesce(max(receipt), 0) FROM accepted")
         self.requests = 0
 
     def interrupt(self) -> None:
-        """End every query that runs, and the processing of persons and groups; no other one can begin."""
+        """End every running query, and the processing of persons and groups; no other can begin."""
         self._closing.set()
         for cursor in tuple(self._reading):
-            with contextlib.suppress(duckdb.Error):  # it may have ended by itself
+            with contextlib.suppress(duckdb.Error):  # it may already have ended
                 cursor.interrupt()
 
     def close(self) -> None:
@@ -123,7 +125,7 @@ class Store:
             shutil.rmtree(self._spill, ignore_errors=True)
 
     def append(self, project: int, events: EventColumns) -> None:
-        """Store the events of one request, all or none; durable in the file on return. Raises Unavailable."""
+        """Store the events of one request, all or none; they are durable in the file on return. Raises Unavailable."""
         count = len(events.uuid)
         if not count:
             return
@@ -167,7 +169,7 @@ class Store:
             )
 
     def count(self) -> int:
-        """How many events there are after duplicates collapsed, in all projects."""
+        """How many events remain after duplicates collapsed, in all projects."""
         return self._number("SELECT count(*) FROM collapsed")
 
     def raw_count(self) -> int:
@@ -178,14 +180,14 @@ class Store:
         return self._number("SELECT count(*) FROM refused")
 
     def count_by(self, expression: str) -> dict[str, int]:
-        """How many collapsed events there are for each value of an SQL expression, which must be trusted."""
+        """How many collapsed events each value of an SQL expression has; the expression must be trusted."""
         rows = self._rows(f"SELECT CAST({expression} AS VARCHAR) AS k, count(*) FROM collapsed GROUP BY k ORDER BY k")
         return {str(name): int(count) for name, count in rows}
 
     def select(self, sql: str, project: int, *, seconds: float | None = None, people: bool | None = None) -> list[Any]:
         """The rows of one trusted SELECT over the views of a project: named tuples of JSON values.
 
-        `people`: whether persons and groups are processed first; None: where the query may read them. Raises BadQuery,
+        `people`: whether persons and groups are processed first; None: if the query may read them. Raises BadQuery,
         SlowQuery, Unavailable.
         """
         stopped = threading.Event()
@@ -205,7 +207,7 @@ class Store:
                 ]
                 row = namedtuple("Row", relation.columns, rename=True)  # type: ignore[misc]
                 return list(map(row._make, zip(*columns, strict=True)))
-        except (duckdb.Error, pa.ArrowException, OSError) as error:  # Arrow's own are OSErrors too
+        except (duckdb.Error, pa.ArrowException, OSError) as error:  # some of Arrow's errors are OSErrors
             if stopped.is_set():
                 raise SlowQuery from None
             if self._closing.is_set():
@@ -214,7 +216,7 @@ class Store:
 
     @contextmanager
     def snapshot(self, *, people: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection that reads what was accepted until now, with `people` its persons and groups too.
+        """A connection that reads what was accepted until now, with `people` also its persons and groups.
 
         Raises Unavailable.
         """
@@ -250,7 +252,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection for tables that other modules have here: everything that is done with it, or nothing.
+        """A connection for tables that other modules keep here: all that is done with it takes effect, or nothing.
 
         Raises Unavailable.
         """
@@ -272,7 +274,7 @@ class Store:
 
 @contextmanager
 def _timed(cursor: duckdb.DuckDBPyConnection, seconds: float | None, stopped: threading.Event) -> Iterator[None]:
-    """Interrupt the connection after so many seconds, and set `stopped` then."""
+    """Interrupt the connection after this many seconds, and set `stopped`."""
     if seconds is None:
         yield
         return

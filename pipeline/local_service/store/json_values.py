@@ -1,8 +1,8 @@
 """The values of a query's answer as exact JSON values.
 
-Instants are ISO 8601 in UTC with `Z`, their fraction as long as their type's (at least six digits); years outside 0 to
-9999 have a sign and six digits or more, and year 0 is 1 BC. Infinite values are text, as is
-NaN. Bytes are hexadecimal. A type that Arrow cannot represent exactly is text as the database writes it.
+Instants are ISO 8601 in UTC with `Z`, with as many digits of fraction as their type has (at least six); years outside 0
+to 9999 have a sign and six digits or more, and year 0 is 1 BC. Infinite values and NaN are strings. Bytes are
+hexadecimal. A type that Arrow cannot represent exactly is a string as the database writes it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _DAYS_OF_400_YEARS = 146_097
 _UNITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 """Digits of a second's fraction."""
 _LAST_DATE, _LAST_INSTANT = 2**31 - 1, 2**63 - 1
-"""DuckDB's values for infinity; their negatives are minus infinity."""
+"""DuckDB's values for infinity; their negatives mean minus infinity."""
 _YEAR_1, _YEAR_10000 = -719_162 * 86_400, 2_932_897 * 86_400
-"""Their first seconds since 1970. Between them Arrow formats instants, which is faster."""
+"""The first seconds of these years since 1970. Between them Arrow formats instants, which is faster."""
 
 
 def exact(relation: DuckDBPyRelation) -> DuckDBPyRelation:
-    """The same rows, with values that Arrow cannot represent exactly as text."""
+    """The same rows, with values that Arrow cannot represent exactly turned into strings."""
     if all(_is_exact(kind) for kind in relation.types):
         return relation
     columns = (
@@ -89,7 +89,7 @@ def _sent_as(kind: DuckDBPyType) -> str:
 
 
 def _parts(kind: DuckDBPyType) -> list[tuple[str, DuckDBPyType]]:
-    """The named parts of a type, without the tag of a union and the length of an array."""
+    """The named parts of a type, without a union's tag and an array's length."""
     parts: list[Any] = kind.children
     return parts[:1] if kind.id == "array" else parts[1:] if kind.id == "union" else parts
 
@@ -124,9 +124,9 @@ def _runs(column: pa.Array, flat: list[Any]) -> list[Any]:
 
 def _instants(column: pa.Array) -> list[str | None]:
     unit = column.type.unit
-    if column.type.tz not in (None, "UTC"):  # as the real service answers: in the zone, with its offset
+    if column.type.tz not in (None, "UTC"):  # like the real service: in the zone, with its offset
         return [None if moment is None else moment.isoformat(timespec="microseconds") for moment in column.to_pylist()]
-    import pyarrow.compute as pc  # takes a tenth of a second, and few answers have instants
+    import pyarrow.compute as pc  # takes a tenth of a second to load, and few answers have instants
 
     digits = _UNITS[unit]
     numbers = column.view(pa.int64())
@@ -152,7 +152,7 @@ def _instant(number: int, digits: int) -> str:
 
 
 def _day(days: int) -> str:
-    """A day of any year, from its count since 1970; the calendar repeats itself after 400 years."""
+    """A day of any year, from its count since 1970; the calendar repeats every 400 years."""
     cycles, day = divmod(days, _DAYS_OF_400_YEARS)
     near = _EPOCH + timedelta(day)
     year = near.year + 400 * cycles

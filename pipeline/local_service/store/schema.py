@@ -1,15 +1,15 @@
 """The tables of the database, and the views that a query reads.
 
 Every accepted event is a row of `accepted`, numbered in the order of receipt. Duplicates collapse in a view, as the
-real service's table engine does in the background: one row per project, uuid, event, distinct_id and UTC day, the last
-received wins (docs/know/service.md#uuids-and-duplicates). Events that were dropped after their 200 are in `accepted`
-alone. `noticed` has the warnings about events, `refused` the requests that were refused as a whole.
+real service's table engine does in the background: one row per project, uuid, event, distinct_id and UTC day; the last
+received wins (docs/know/service.md#uuids-and-duplicates). Events that were dropped after their 200 are only in
+`accepted`. `noticed` has the warnings about events, `refused` the requests that were refused as a whole.
 
-`people`, `people_ids`, `group_kinds` and `group_records` are derived from `accepted` when they are read;
-`folded` has up to which receipt, and by which rules. The names of tables are part of store files: they stay.
+`people`, `people_ids`, `group_kinds` and `group_records` are derived from `accepted` when they are read; `folded` says
+up to which receipt, and by which rules. Table names are part of store files, so they never change.
 
-The views `events`, `persons`, `person_distinct_ids` and `groups` have columns that the real service's tables have, and
-no others (docs/know/service.md#query-interface). The other views are the local service's own.
+The views `events`, `persons`, `person_distinct_ids` and `groups` have only columns that the real service's tables have
+(docs/know/service.md#query-interface). The other views are the local service's own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ZONED = """
 CREATE OR REPLACE MACRO toTimeZone(x, zone) AS timezone(zone, x);
 CREATE OR REPLACE MACRO toDateTime(x, zone) AS timezone(zone, CAST(x AS TIMESTAMP));
 """
-"""Where the projects have another zone than UTC: their events' times have that zone, as in the real query language."""
+"""For projects in another zone than UTC: their events' times have that zone, as in the real query language."""
 
 _SETTINGS = """
 SET GLOBAL TimeZone = '{timezone}';
@@ -96,7 +96,7 @@ MOST_GROUP_TYPES = 5
 
 
 def connection_settings(timezone: str) -> str:
-    """The statements that limit a connection, and give it the time zone of the projects."""
+    """The statements that limit a connection and set the projects' time zone."""
     return _SETTINGS.format(timezone=timezone.replace("'", "''"))
 
 
@@ -120,7 +120,7 @@ def views(project: int, group_types: list[str] | None, *, zoned: bool = False) -
 
 
 def _group(types: list[str], index: int) -> str:
-    """The key of an event's group; empty text where it has none, as in the service's query language."""
+    """The key of an event's group; empty if it has none, as in the service's query language."""
     if index >= len(types):
         return "''"
     pointer = "/$groups/" + types[index].replace("~", "~0").replace("/", "~1")

@@ -1,7 +1,7 @@
 """The syntax tree of a query, as the database writes it: which tables it names, and whether it may run.
 
-A query is checked on its tree before it runs: one SELECT, over the named views and its own WITH tables where they are
-in scope, a few harmless table functions, and functions that read nothing but their arguments.
+A query is checked on its tree before it runs: one SELECT, over the named views and its own WITH tables that are in
+scope, a few harmless table functions, and functions that read nothing but their arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DERIVED = frozenset({"persons", "person_distinct_ids", "groups", "group_types",
 _TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
 _TABLE_KINDS = frozenset({"BASE_TABLE", "TABLE_FUNCTION", "SUBQUERY", "JOIN", "EXPRESSION_LIST", "EMPTY", "PIVOT"})
 _QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
-"""The parts of a query; a WITH may contain others, which write."""
+"""The parts of a query; a WITH may contain other parts, which write."""
 _REFUSED = re.compile(
     "__internal.*|pg_.*|json_serialize_.*|json_deserialize_.*|"
     "current_.*setting|getenv|getvariable|current_query.*|write_log|stats|index_key"
@@ -30,11 +30,11 @@ Tree = dict[str, Any]
 
 
 class QueryNotAllowed(Exception):
-    """The query is not one SELECT over the views; the message names the reason."""
+    """The query is not one SELECT over the views; the message gives the reason."""
 
 
 def check_query(tree: Tree) -> None:
-    """Raise QueryNotAllowed for everything but one SELECT over the views."""
+    """Raise QueryNotAllowed for everything except one SELECT over the views."""
     if tree.get("error"):
         other = tree.get("error_type") == "not implemented"
         raise QueryNotAllowed(
@@ -56,7 +56,7 @@ def check_query(tree: Tree) -> None:
 def _nodes_with_tables(statement: Tree) -> Iterator[tuple[Tree, frozenset[str]]]:
     """Every object of a statement, and the names that a table may have there: the views and the WITH tables in scope.
 
-    A WITH table is in scope in those after it and in the SELECT below it; in itself only in its second part.
+    A WITH table is in scope in the WITH tables after it, in the SELECT below it, and in its own second part.
     """
     waiting: list[tuple[Any, frozenset[str]]] = [(statement, VIEWS)]
     while waiting:
@@ -104,7 +104,7 @@ def _is_table(node: Tree) -> bool:
 
 
 def _check_table(node: Tree, names: frozenset[str]) -> None:
-    """Raise QueryNotAllowed for a query that writes, and for a table that is unknown or of another kind."""
+    """Raise QueryNotAllowed for a query that writes, and for a table that is unknown or of the wrong kind."""
     kind = node.get("type")
     if "class" not in node and str(kind).endswith("_NODE"):
         if kind not in _QUERIES:

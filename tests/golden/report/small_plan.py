@@ -109,7 +109,7 @@ def small_plan(**changes: Any) -> Plan:
         "files": {"cells.jsonl": "c" * 64, "rejects.jsonl": "e" * 64},
         "requests": "f" * 64,
         "people": PEOPLE,
-        "notices": [("ignored_file", "_SUCCESS", "a marker that writers leave beside an export")],
+        "notices": [("ignored_file", "_SUCCESS", "a marker that writers leave next to an export")],
     }
     return seal(Plan(**{**given, **changes}))
 

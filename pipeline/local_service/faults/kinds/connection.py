@@ -24,7 +24,7 @@ class Lost(Fault, example="lost"):
 
 @dataclass(kw_only=True)
 class Reset(Fault, example="reset"):
-    """resets the connection (RST) when half of the body has come, and stores nothing"""
+    """resets the connection (RST) after half of the body has arrived, and stores nothing"""
 
     async def act(self, request: CaptureRequest, forward: Forward) -> Ending:
         if not self.claim():
@@ -51,8 +51,8 @@ read_kind = reader("html|noise", lambda match: match[0], "html (a page, with 200
 
 @dataclass(kw_only=True)
 class Garbage(Fault, example="garbage:html"):
-    """answers 200 with a web page, or with garbage:noise bytes that are not HTTP; stores nothing, with stored the
-    events"""
+    """answers 200 with a web page, or with garbage:noise bytes that are not HTTP; stores nothing, or the events with
+    stored"""
 
     kind: str = value(read_kind)
     stored: bool = flag()
@@ -87,7 +87,7 @@ class SlowAnswer(Fault, example="slow-answer:2s"):
 
 @dataclass(kw_only=True)
 class SlowBody(Fault, example="slow-body:2s"):
-    """sends the head of its answer at once and the body byte by byte, within this time"""
+    """sends the head of its answer at once and the body byte by byte, over this time"""
 
     seconds: float = value(read_seconds)
 

@@ -1,4 +1,4 @@
-"""The fault that is one of several others, by chance."""
+"""The fault that acts as one of several others, at random."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_several(text: str) -> tuple[Fault, ...]:
 @dataclass(kw_only=True)
 class Mix(Fault, example="mix:10%"):
     """does one of several things to this share of the requests: before:503, after:500, lost, reset and truncated, or
-    those of of=NAME+NAME"""
+    the faults that of=NAME+NAME lists"""
 
     share: float = value(read_share)
     of: tuple[Fault, ...] = option(read_several, ())

@@ -40,7 +40,7 @@ read_seconds = reader(NUMBER + "([sm])?", _seconds, "a length of time such as 2s
 
 
 class Span(NamedTuple):
-    """A length in time or in requests; the other one is None."""
+    """A length in time or in requests; the other field is None."""
 
     seconds: float | None
     requests: int | None
@@ -55,9 +55,9 @@ def read_span(text: str) -> Span:
 
 
 def refusal(status: int, wait: float | None = None, *, date: bool = False) -> HttpReply:
-    """A refusal in the words of the service, with Retry-After after `wait` seconds unless it is None.
+    """A refusal in the words of the service, with a Retry-After of `wait` seconds unless that is None.
 
-    The header is whole seconds, or a date that is not earlier (RFC 9110, 10.2.3).
+    The header is whole seconds, or a date that is no earlier (RFC 9110, 10.2.3).
     """
     text = _TEXTS.get(status) or (HTTPStatus(status).phrase.lower() if status in set(HTTPStatus) else "refused")
     headers = [(b"content-type", b"text/plain; charset=utf-8")]
@@ -70,7 +70,7 @@ def refusal(status: int, wait: float | None = None, *, date: bool = False) -> Ht
 
 @dataclass(kw_only=True)
 class RetryAfterFault(Fault):
-    """A fault that refuses for a time and may announce how long."""
+    """A fault that refuses requests for a time and may announce how long."""
 
     retry_after: float | None = option(read_seconds, None)
     """Seconds of Retry-After; none by default, as at the real service."""
@@ -109,8 +109,8 @@ class After(Fault, example="after:500"):
 
 @dataclass(kw_only=True)
 class Maintenance(RetryAfterFault, example="maintenance:30s"):
-    """answers 503 for a time from the first request on, or to the first N requests (maintenance:20); takes
-    retry-after=SECONDS and date too"""
+    """answers 503 for this time from the first request onwards, or to the first N requests (maintenance:20); also takes
+    retry-after=SECONDS and date"""
 
     lasts: Span = value(read_span)  # noqa: RUF009 - no default
     clock: Callable[[], float] = time.monotonic
@@ -131,8 +131,8 @@ read_one_in = reader(r"1/(\d+)", lambda match: int(match[1]) or None, "a rate su
 
 @dataclass(kw_only=True)
 class Poison(Fault, example="poison:1/5000"):
-    """answers 400 to every batch with a poison event in it: one uuid in so many by its hash, or with event=NAME all
-    of that name"""
+    """answers 400 to every batch with a poison event in it: one uuid in N, chosen by hash, or with event=NAME every
+    event of that name"""
 
     one_in: int | None = value(read_one_in, None)
     event: str | None = option(str, None)
@@ -161,7 +161,7 @@ read_size = reader(
 
 @dataclass(kw_only=True)
 class Large(Fault, example="large:64KiB"):
-    """answers 413 to every body that is larger as it travels, and stores nothing"""
+    """answers 413 to every body larger than this as sent, and stores nothing"""
 
     limit: int = value(read_size)
 
@@ -181,7 +181,7 @@ read_rate = reader(NUMBER + "/([sm])", _rate, "a rate such as 20/s or 300/m")
 
 @dataclass(kw_only=True)
 class Rate(RetryAfterFault, example="rate:20/s"):
-    """answers 429 to requests above a rate (one second's worth may come at once); with retry-after=SECONDS [and
+    """answers 429 to requests above a rate (one second's worth may arrive at once); with retry-after=SECONDS [and
     date] it sends Retry-After"""
 
     per_second: float = value(read_rate)
@@ -205,7 +205,7 @@ read_form = reader("200|402", lambda match: int(match[0]), "200 or 402")
 
 @dataclass(kw_only=True)
 class Quota(Fault, example="quota:10000"):
-    """takes so many events and drops the rest: answers 200 with quota_limited in the body (429 at the per-event
+    """accepts this many events and drops the rest: answers 200 with quota_limited in the body (429 at the per-event
     endpoint), or 402 with form=402"""
 
     events: int = value(read_count)
@@ -216,14 +216,14 @@ class Quota(Fault, example="quota:10000"):
         count = len(await request.events())
         if self.used >= self.events:
             return self._limited(request) if self.claim() else await forward()
-        self.used += count  # before the wait, so that requests side by side share it
+        self.used += count  # before the wait, so that concurrent requests share the quota
         ending = await forward()
         if not (isinstance(ending, HttpReply) and ending.accepted):
             self.used -= count
         return ending
 
     def _limited(self, request: CaptureRequest) -> HttpReply:
-        """The answers of a quota that is used up (docs/know/service.md#answers, #per-event-endpoint)."""
+        """The answers when the quota is used up (docs/know/service.md#answers, #per-event-endpoint)."""
         if self.form == 402:
             return refusal(402)
         if request.per_event:
@@ -240,7 +240,7 @@ read_host = reader(
 @dataclass(kw_only=True)
 class Redirect(Fault, example="redirect:307"):
     """answers 301, 302, 303, 307 or 308; after hops=N of them (1 by default) the request is accepted, with loop never;
-    host=NAME[:PORT] leads to another host"""
+    host=NAME[:PORT] redirects to another host"""
 
     status: int = value(read_redirect_status)
     hops: int = option(read_count, 1)
@@ -248,7 +248,7 @@ class Redirect(Fault, example="redirect:307"):
     host: str | None = option(read_host, None)
 
     async def handle(self, request: CaptureRequest, forward: Forward) -> Ending:
-        """Continue a chain of redirects that has started, whatever the options say about new ones."""
+        """Continue a chain of redirects that has begun, whatever the options say about new ones."""
         marks = dict(parse_qsl(request.query.decode("latin-1")))
         mark = marks.get(self._mark, "")
         if mark.isdigit():

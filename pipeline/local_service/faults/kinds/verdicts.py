@@ -23,10 +23,10 @@ class _Answer(msgspec.Struct):
 
 @dataclass(kw_only=True)
 class Verdict(Fault, example="verdict:retry"):
-    """answers retry, drop or warning (or another word) for some events of the per-event endpoint, and stores of them
-    those with a warning: one uuid in N with one-in=N by its hash, or with event=NAME all of that name; each event the
-    first time that it comes, or the first N times with rounds=N; reason=WORD is the service's reason, and
-    retry-after=SECONDS (1) comes with retry"""
+    """answers retry, drop or warning (or another word) for some events of the per-event endpoint, and stores only those
+    with a warning: one uuid in N, chosen by hash, with one-in=N, or with event=NAME every event of that name; each
+    event the first time it arrives, or the first N times with rounds=N; reason=WORD is the service's reason, and
+    retry-after=SECONDS (1) is sent with retry"""
 
     verdict: str = value(read_verdict)
     one_in: int = option(read_count, 1)
@@ -51,7 +51,7 @@ class Verdict(Fault, example="verdict:retry"):
                 return ending
             results = msgspec.json.decode(ending.body, type=_Answer).results
         reason = self.reason or _REASONS.get(self.verdict, self.verdict)
-        if self.verdict in _ACCEPTED:  # of an event that another fault or the service did not store, nobody says so
+        if self.verdict in _ACCEPTED:  # no verdict may claim that an event was stored if it was not
             chosen = {uuid for uuid in chosen if results.get(uuid, {}).get("result") in ("ok", *_ACCEPTED)}
         results |= {uuid: {"result": self.verdict, "details": reason} for uuid in chosen}
         in_order = {event.uuid: results[event.uuid] for event in events if event.uuid in results}
