@@ -276,7 +276,7 @@ class PlanOptions(Checked):
     )  # fmt: skip
     identities: Path | str | None = option(
         None, "--identities", path="file", metavar="FILE",
-        help="Your own pairs of ids: CSV with the columns anonymous_id,user_id, or the same as JSON lines.",
+        help="Your own pairs of ids: CSV or JSON lines with anonymous_id and user_id.",
     )  # fmt: skip
     group_types: Sequence[str] = option(
         (), "--group-types", metavar="A,B,C", read=read_names,

@@ -122,7 +122,7 @@ class ApplyOptions(Checked):
     )
     canary: bool = option(
         False, "--canary",
-        help="Send the plan's canary alone, read it back, compare it and stop. The next apply sends the rest.",
+        help="Send only the plan's canary, read it back and compare it. The next apply sends the rest.",
     )  # fmt: skip
     rotated_key: bool = option(
         False,

@@ -64,5 +64,5 @@ def inside(path: str, root: PathText) -> str:
             return file
         raise UnreadableExport(f"the link leads out of {fspath(root)}", path=path, hint=_ROOT)
     raise UnreadableExport(
-        f"{fspath(root)} does not have this file, or it is not a regular file", path=path, hint=_ROOT
+        f"{fspath(root)} does not have this as a regular file", path=path, hint=_ROOT
     )
