@@ -23,7 +23,7 @@ from pipeline.delivery.outcome import Outcome
 from pipeline.delivery.phases import choose_phases
 from pipeline.delivery.send import Hooks, capture_key, check_send, send_plan
 from pipeline.delivery.target_lock import target_lock
-from pipeline.errors import BackcastError, UnsafePlan
+from pipeline.errors import BackcastError, UnsafePlan, UsageError
 from pipeline.ledger import lock_file, read_totals, unlock
 from pipeline.models import Step
 from pipeline.options import ApplyOptions, DiscardOptions, KeyOptions, PauseOptions, VerifyOptions
@@ -169,6 +169,8 @@ def apply(
         left_off = pausing is not None and any(not function.changed for function in pausing.recorded)
         canary = None
         if sample is not None and reads and outcome.problem is None:
+            if hooks.read_back is None:
+                reading = _of_project(plan, directory, to, reading, reader, keys)
             read_back = hooks.read_back or partial(_read_canary, plan, directory, to, reading, reader)
             with hooks.reading() as progress:
                 found = read_back(progress)
@@ -288,6 +290,7 @@ def verify(
         found, faults = compare_files(plan, directory, to, options, progress=hooks.step)
     else:
         key = keys.reading(required=True)
+        options = _of_project(plan, directory, to, options, key, keys)
         if options.repair:
             both = Keys(key, keys.capture(to, warn))
             outcome, found = repair(plan, directory, to, options, both, earlier=earlier, confirm=confirm, hooks=hooks)
@@ -301,14 +304,37 @@ def verify(
     return Verified(msgspec.structs.replace(result, state=status.state), status, outcome, faults)
 
 
+def _of_project(
+    plan: Plan, directory: Directory, to: str, options: VerifyOptions, key: Secret, keys: KeySource
+) -> VerifyOptions:
+    """The options with the project to read: the one that is named, the one to which `apply` recorded that it sends, or
+    that of the capture key or of the personal key. A wrong project would make `--repair` send everything again.
+    Raises UsageError if none is known."""
+    from pipeline.management import ManagementClient
+    from pipeline.preflight.project import find_project
+    from pipeline.report.records import read_preflight
+
+    if options.project is not None:
+        return options
+    recorded = read_preflight(directory)
+    if recorded is not None and recorded.project and (recorded.digest, recorded.to) == (plan.digest, address_of(to)):
+        return replace(options, project=recorded.project)
+    with ManagementClient(options.api or to, key, timeout=10.0) as client:
+        found = find_project(client, keys.project or config.given_project_key(keys.files.project_key_file))
+        if found.known and client.project_id is not None:
+            return replace(options, project=client.project_id)
+    if is_loopback(address_of(to)):
+        return replace(options, project="1")  # the only one of a local service, unless its --keys has more
+    raise UsageError(f"which project of {to}? {found.check.detail}", hint="name it with --project ID; its URL shows it")
+
+
 def _project(to: str, options: VerifyOptions, key: Secret) -> Project | None:
     """The project that was compared, for the title of the report; None if the key may not read its name."""
     from pipeline.delivery.retry import RetryPolicy
     from pipeline.management import ManagementClient
     from pipeline.preflight.project import project_name
 
-    project = "1" if options.project is None else options.project
-    with ManagementClient(options.api or to, key, project, timeout=10.0, retry=RetryPolicy(tries=1)) as client:
+    with ManagementClient(options.api or to, key, options.project, timeout=10.0, retry=RetryPolicy(tries=1)) as client:
         return project_of(project_name(client), to)
 
 

@@ -73,9 +73,7 @@ LEVELS = {"Error: ": "error", "Try: ": "hint", "Warning: ": "warning", "Note: ":
 
 directory = click.argument("directory", metavar="DIR", type=PlanDirectory())
 as_json = click.option("--json", "as_json", is_flag=True, help="Write one JSON object to stdout, for a program.")
-quiet = click.option(
-    "--quiet", "-q", is_flag=True, help="No progress, and no result if the command succeeds."
-)
+quiet = click.option("--quiet", "-q", is_flag=True, help="No progress, and no result if the command succeeds.")
 target = click.option(
     "--to",
     required=True,

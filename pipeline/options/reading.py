@@ -33,7 +33,7 @@ class VerifyOptions(Checked):
         help="Send the missing events again, with the same uuids, and compare again. Asks you to confirm their number.",
     )  # fmt: skip
     api: str | None = shared.api()
-    project: str | None = shared.project("1 on this machine")
+    project: str | None = shared.project("the one to which apply sent, or that of the keys")
     whole: bool = option(False)
 
 

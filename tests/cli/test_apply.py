@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 import pipeline
 from pipeline.errors import UsageError
+from pipeline.local_service import LocalService
+from pipeline.local_service.keys import load_keys
 from pipeline.options import ApplyOptions
 from tests.support.commands import generic
 from tests.support.deliveries import Reply, export, planned, scripted, serving, tamper, uuid
@@ -39,6 +42,24 @@ def test_apply_status_and_verify_print_the_documented_objects(
         assert (said.code, said.json["events"]["missing"], said.json["proved"]) == (7, 1, False)
     said = call("status", directory, "--json")
     assert (said.json["state"], said.json["events"]["accepted"]) == ("differs", 20)
+
+
+def test_verify_reads_the_project_that_the_plan_was_sent_to(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --project: the one of the capture key, also if `apply` had no personal key to record it."""
+    projects = [{"id": number, "capture_key": f"phc_test_{number}"} for number in (1, 2)]
+    monkeypatch.setenv("BACKCAST_PROJECT_KEY", "phc_test_2")
+    (tmp_path / "keys.json").write_text(json.dumps({"projects": projects, "keys": {"phx_test": ["*"]}}))
+    with LocalService(keys=load_keys(tmp_path / "keys.json")) as service:
+        for name, personal in (("without", None), ("with", "phx_test")):
+            if personal:
+                monkeypatch.setenv("BACKCAST_PERSONAL_KEY", personal)
+            directory = planned(tmp_path / name, 20)
+            assert call("apply", directory, "--to", service.url, "--allow-already-there").code == 0
+            monkeypatch.setenv("BACKCAST_PERSONAL_KEY", "phx_test")
+            assert call("verify", directory, "--to", service.url, "--json").json["events"]["missing"] == 0
+            monkeypatch.delenv("BACKCAST_PERSONAL_KEY")
 
 
 def test_keys_are_needed_but_for_a_dry_run(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
