@@ -13,9 +13,9 @@ import msgspec
 
 from pipeline.errors import BackcastError
 from pipeline.ledger import SendingRate, read_rate, was_ever_applied
-from pipeline.mask import masked
+from pipeline.mask import IDS, SHOWN, masked
 from pipeline.models import Reject
-from pipeline.plan.samples.source_pairs import SourcePair
+from pipeline.plan.samples.source_pairs import SourcePair, SourcePairs
 from pipeline.plan.sealed.contents import planned_days, sealed_lines
 from pipeline.plan.sealed.directory import PHASES, Directory
 from pipeline.plan.sealed.discarded import discarded_of
@@ -256,7 +256,9 @@ def first_rejects(directory: Directory, plan: Plan) -> dict[str, Reject]:
 def _rejects(directory: Directory, plan: Plan) -> list[CodeCount]:
     dialects = {part.path: part.dialect for part in plan.parts if part.dialect.header}
     examples = first_rejects(directory, plan)
-    records = {code: masked(example.record, dialects.get(example.part)) for code, example in examples.items()}
+    pairs = plan.source_pairs
+    known = SHOWN if isinstance(pairs, SourcePairs) and pairs.ids else SHOWN - IDS
+    records = {code: masked(example.record, dialects.get(example.part), known) for code, example in examples.items()}
     return code_counts(plan.rejects, examples, records)
 
 

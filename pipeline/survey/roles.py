@@ -256,11 +256,12 @@ def people_in(columns: Iterable[Column]) -> list[IdColumn]:
         return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
     # Fractions are not ids, but a spreadsheet writes 9.91214E+15 for an id.
     plain = [one for one in found if one.share("number in text") < MOSTLY or any(map(lost_digits, one.texts))]
-    likely = [column for column in plain if _LIKELY_KEY.search(column.name)] or plain
+    few = [one for one in plain if one.matching(_NUMBERED) >= MOSTLY and 2 * len(one.texts) <= len(one.values)]
+    likely = [one for one in plain if _LIKELY_KEY.search(one.name) or one in few] or plain
     addresses = [column for column in plain if column.matching(_IP) >= 0.9]
     # A value that no other row has identifies the row, not a person.
     repeated = [column for column in likely if 1 < len(column.texts) < len(column.values)] or addresses
-    chosen = sorted(repeated or likely, key=lambda one: (one.matching(_NUMBERED) < MOSTLY, one.blank, -len(one.texts)))
+    chosen = sorted(repeated or likely, key=lambda one: (one not in few, one.blank, -len(one.texts)))
     return [IdColumn(column, USER, known=False) for column in chosen if _could_be_id(column)]
 
 

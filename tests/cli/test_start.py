@@ -119,7 +119,7 @@ def test_what_it_refuses_leaves_no_folder(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
     for words, said in (
-        (["empty"], "nothing was found in empty"),
+        (["empty"], "there are no files in empty"),
         (["two"], "backcast start two/amplitude, then backcast start two/mixpanel"),
         (["two", "-o", "two/plan"], "such as -o two-import"),
         (["two", "-o", "mine"], "contains files that `backcast start` did not write"),

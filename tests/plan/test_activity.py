@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from pipeline.encoder.buffer import hash_events
 from pipeline.models import Finding
 from pipeline.plan.sealed.freshness import open_plan
-from pipeline.plan.sealed.manifest import GroupsSeal, GroupTypeSeal, PeopleSeal
 from pipeline.plan.statistics.activity import UNITS, Activity, find_activity
 from pipeline.report.page.check_words import command_of
 from pipeline.timestamps import SECOND
@@ -188,15 +187,15 @@ def test_planted_faults_are_found_and_a_clean_twin_has_none(call: Any, tmp_path:
 
 
 def test_commands_of_checks_plan_the_export_otherwise() -> None:
-    """With five of six types of groups, with identical rows as one event, without profiles for visitors."""
-    types = [GroupTypeSeal(f"t {n}", n, True) for n in range(6)]
-    plan = small_plan(people=PeopleSeal(groups=GroupsSeal(types=types)))
-    for name, end in (
-        ("group_types", " --group-types 't 5,t 4,t 3,t 2,t 1'"),
-        ("keyless", " -o plan-collapsed --timezone America/New_York --set source=web --collapse-identical"),
-        ("one_day_ids", " --persons identified"),
+    """With the options that a check names, in place of those of the plan; without profiles for visitors."""
+    plan = small_plan()
+    for options, end in (
+        (["--group-types", "t 5,t 4"], " -o plan --timezone America/New_York --set source=web --group-types 't 5,t 4'"),
+        (["--timezone", "Asia/Tokyo"], " -m mixpanel -o plan --set source=web --timezone Asia/Tokyo"),
     ):
-        assert command_of(Finding(name, "stop", ""), plan, "plan").endswith(end), name
+        found = command_of(Finding("any", "stop", "", options=options), plan, "plan")
+        assert found.endswith(end), found
+    assert command_of(Finding("one_day_ids", "stop", ""), plan, "plan").endswith(" --persons identified")
     assert command_of(Finding("merges", "stop", ""), plan, "plan") == "head -n 20 plan/identities.jsonl"
     cut = Finding("inhuman_rate", "warning", "", 1, [f"{'x' * 59}… has 900 in the second 2023-01-02T00:00:00Z (row 1)"])
     assert command_of(cut, plan, "plan").startswith("backcast survey ")

@@ -139,6 +139,6 @@ def test_a_header_that_is_longer_than_what_is_read_of_it_is_an_error_that_says_s
     header = delimiter.join(("event", "user", "at", *(f"column_number_{number}" for number in range(400_000))))
     (tmp_path / "wide.csv").write_text(header + "\n" + delimiter.join(["1"] * 400_003) + "\n")
     (tmp_path / "shop.yaml").write_text(MAPPING)
-    with pytest.raises(UnreadableExport, match=r"the first line of .*wide\.csv has more than 5 MiB") as caught:
+    with pytest.raises(UnreadableExport, match=r"the first line of .*wide\.csv is over 5 MiB long") as caught:
         pipeline.plan_export(tmp_path / "wide.csv", tmp_path / "plan", PlanOptions(mapping=str(tmp_path / "shop.yaml")))
     assert "only the columns" in caught.value.hint

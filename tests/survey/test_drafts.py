@@ -196,7 +196,7 @@ def test_pages_on_one_line_are_opened(call: Any, tmp_path: Path, members: dict[s
     page = {"charges": [{"event": "Charge", "customer": U[row], "created": T + row} for row in R], **members}
     path.write_text(json.dumps(page))
     seen = " ".join(call("survey", path).out.split())
-    assert ("with --set rows=charges" if "shop" in members else "whose rows are the items of 'charges'") in seen
+    assert ("add --set rows=charges" if "shop" in members else "whose rows are the items of 'charges'") in seen
     printed = call("mapping", "new", path, "-o", mine)
     assert ("shop" in members) == ("rows: each row is a page whose list charges has the rows" in printed.err)
     assert parse(mine.read_text("utf-8"), "mine").files.rows == "charges"

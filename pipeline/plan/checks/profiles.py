@@ -22,7 +22,7 @@ def too_many_group_types(facts: PlanFacts) -> Finding | None:
         " Choose which, and in which order, with --group-types",
         len(types),
         types,
-        options=["--group-types", ",".join(one.type for one in sent[:MAX_TYPES])],
+        options=["--group-types", ",".join(one.type for one in sorted(sent, key=lambda one: -one.rows)[:MAX_TYPES])],
     )
 
 

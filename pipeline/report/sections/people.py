@@ -166,11 +166,13 @@ def promoted_sentence(plan: Plan) -> str:
 def show_people(console: Console, plan: Plan, directory: str) -> None:
     """What a plan does to people: merges, groups, profiles. Nothing where it does nothing."""
     people = plan.people
-    if merges(plan):
-        refused = not_merged(plan)
-        others = f" {pluralize(refused, 'pair')} of ids {are(refused)} not merged." if refused else ""
-        undone = f"{pluralize(merges(plan), 'merged identity')}, which cannot be undone."
-        console.print(Text(f"{undone}{others} Each with its row: {directory}/identities.parquet", style="yellow"))
+    if (refused := not_merged(plan)) or merges(plan):
+        undone = f"{pluralize(merges(plan), 'merged identity')}, which cannot be undone." if merges(plan) else ""
+        others = f"{pluralize(refused, 'pair')} of ids {are(refused)} not merged" if refused else ""
+        if refused and not merges(plan):  # so a mapping may name the wrong columns
+            others += f", mostly: {max(decisions(plan), key=lambda one: one[1])[2]}"
+        words = " ".join(filter(None, (undone, others and f"{others}.", "Each with its row:")))
+        console.print(Text(f"{words} {directory}/identities.parquet", style="yellow"))
     if people.groups.types or people.groups.groups:
         console.print(Text(groups_sentence(plan)))
     if left_out := [one for one in people.groups.types if not one.sent]:
