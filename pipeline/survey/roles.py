@@ -376,8 +376,7 @@ def small_unit(column: Column) -> int | None:
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _AGENT = re.compile(r"(?:Mozilla|Opera|Dalvik|okhttp)/|\S+/\d\S* CFNetwork/")
-_NUMBERED = re.compile(r"[^\s]*[A-Za-z][^\s]*[0-9]")  # an id rather than a word or an amount
-_FIGURES = re.compile(r"[-+]?[0-9.,' ]+$")
+_NUMBERED, _FIGURES = re.compile(r"\S*[A-Za-z]\S*[0-9]"), re.compile(r"[-+]?[0-9.,' ]+$")
 _IP = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}$|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}$", re.ASCII)
 _COUNTRY = re.compile(r"[A-Z]{2}$", re.ASCII)
 _RENAMES: tuple[tuple[str, str, re.Pattern[str] | None], ...] = (
