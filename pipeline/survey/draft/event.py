@@ -7,7 +7,7 @@ import re
 from pipeline.mapper.language.scalars import comment, scalar
 from pipeline.survey import roles
 from pipeline.survey.columns import Column
-from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without
+from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without, some_rows_have
 from pipeline.text import pluralize
 
 _PAGES = re.compile(r"page_?views?|pages?|views?", re.IGNORECASE)
@@ -43,9 +43,8 @@ def event_section(known: Decisions) -> str:
         covering = (one for one in found[1:] if missing <= set(one.rows) and len(one.steps) == 1)
         fallback = next(map(known.ref, covering), None)
         if fallback is None:
-            question = (
-                f"{best.blank:.0%} of the rows have no {best.path}. Name what such a row records, or choose a column."
-            )
+            question = f"{some_rows_have(len(missing), best.of)} no {best.path}."
+            question += " Name what such a row records, or choose a column."
             others = [one for one in categories if one.text != text]
             fallback, lines = known.choose(
                 Choice("event_without_name", question, (constant, *others)[:MOST_OPTIONS], free=True)
