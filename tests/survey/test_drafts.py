@@ -184,6 +184,7 @@ def test_few_rows_without_a_name_or_an_id_are_counted(tmp_path: Path) -> None:
     rows = [{"event": "A" if row else None, "time": T + row, "user_id": f"u-{row}"} for row in range(301)]
     (choice,) = drafted(log(tmp_path, [*rows, {"event": "A", "time": T}])).choices[1:]
     assert choice.question.startswith("1 of 302 rows has none of these ids and would be rejected.")
+    assert choice.options[0].evidence.startswith("1 blank, 301 different values in 301 rows")
     (choice,) = drafted(log(tmp_path, rows)).choices
     assert choice.question.startswith("1 of 301 rows has no event. Name what")
 
