@@ -189,6 +189,18 @@ def test_few_rows_without_a_name_or_an_id_are_counted(tmp_path: Path) -> None:
     assert choice.question.startswith("1 of 301 rows has no event. Name what")
 
 
+def test_rows_without_the_column_that_a_person_chose_are_asked_about(tmp_path: Path) -> None:
+    """As those without a known column of names; the answer is the name of these rows alone."""
+    rows = [{"what": "Seen" if row % 15 else None, "time": T + row, "user_id": f"u-{row}"} for row in range(60)]
+    path = log(tmp_path, rows)
+    assert [choice.name for choice in drafted(path).choices] == ["event"]
+    (choice,) = drafted(path, answers={"event": "/what"}).choices
+    assert (choice.name, choice.question[:25]) == ("event_without_name", "4 of 60 rows have no what")
+    draft = drafted(path, answers={"event": "/what", "event_without_name": "{const: Other}"})
+    assert (checked(draft).open, draft.choices) == ({}, ())
+    assert [one["event"] for one in events_of(draft, path)[:3]] == ["Other", "Seen", "Seen"]
+
+
 def test_yes_and_no_are_no_names_of_events(tmp_path: Path) -> None:
     """Nor is a kind that all rows have; a name of their own goes before the kind that some events share."""
     rows = [{"event": "true" if row % 2 else "false", "type": "row", "time": T, "user_id": "u"} for row in range(40)]
