@@ -332,6 +332,7 @@ def test_the_sheet_that_looks_like_a_table_is_read(tmp_path: Path) -> None:
     assert f"mapping new {tmp_path}/a.xlsx --set header=2 --set sheet=Events --ask" in printed.stdout
     printed = in_process("mapping", "new", tmp_path / "a.xlsx", *asked, "-o", tmp_path / "a.yaml")
     assert f"-m {tmp_path}/a.yaml --set header=2 --set sheet=Events -o plan" in printed.stderr
+    assert "other_sheets: a.xlsx: read only the sheet 'Events', not 'Sheet'" in printed.stderr
     for wrong in ("header=0", "header=first", "event=name"):
         assert in_process("mapping", "new", tmp_path / "a.xlsx", "--set", wrong).returncode == 2
 
