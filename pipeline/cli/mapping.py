@@ -259,12 +259,14 @@ def draft_of(
 ) -> str:
     """The starting mapping of an export. What is open is asked for, unless `answers` is None; each answer is added
     there, and then `keep` is called. The notices of reading the export are printed to stderr."""
-    from pipeline.report.terminal.tables import show_notices
     from pipeline.survey.recognition import Starter
 
     with tempfile.TemporaryDirectory() as spool:
         starter = Starter(sources, Path(spool), settings)
-        show_notices(common.console(err=True), starter.notices)
+        if starter.notices:
+            from pipeline.report.terminal.tables import show_notices
+
+            show_notices(common.console(err=True), starter.notices)
         draft = starter.draft(answers)
         while answers is not None and len(answers) < MOST_QUESTIONS and draft.choices:
             choice = draft.choices[0]
