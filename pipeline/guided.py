@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Mapping as Map
 from collections.abc import Sequence
 from glob import has_magic
 from itertools import chain, filterfalse
@@ -47,8 +48,9 @@ class Surveyed(msgspec.Struct, frozen=True):
 
 
 class Answers(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """What a person answered; "" for what was not asked."""
+    """What a person answered; "" for what was not asked. `settings` say how files are read (--set)."""
 
+    settings: dict[str, str] = {}
     mapping: str = ""
     target: str = ""
     timezone: str = ""
@@ -127,12 +129,22 @@ def write_progress(folder: Path, progress: Progress) -> None:
         raise UsageError(f"cannot write {folder}: {error.strerror}", hint="name another folder: -o DIR") from None
 
 
-def digest_of_files(sources: Sequence[str], folder: Path) -> str:
-    """A digest of the names, sizes and times of an export's files: another one if any changed.
+def set_by(answers: Answers, given: Map[str, str]) -> Answers:
+    """The answers with these settings in addition to those that they have. If any changes, the answers about rows are
+    gone: the rows are others then."""
+    settings = {**answers.settings, **given}
+    if settings == answers.settings:
+        return answers
+    return Answers(settings=settings, target=answers.target, timezone=answers.timezone)
+
+
+def digest_of_files(sources: Sequence[str], folder: Path, settings: Map[str, str]) -> str:
+    """A digest of the names, sizes and times of an export's files, and of how they are read: another one if any
+    changed.
 
     Raises UsageError if a file of `folder` is among them, too, and UnreadableExport.
     """
-    found = hashlib.sha256()
+    found = hashlib.sha256(ascii(sorted(settings.items())).encode())
     files, _ = files_of(sources, None, lambda code, where, detail: None)
     for file in files:
         if not is_remote(file.path) and Path(file.path).is_relative_to(folder.resolve()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from datetime import UTC, datetime
 from os import PathLike
@@ -112,6 +112,11 @@ def read_settings(texts: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"{key} is given twice", hint="give it once")
         found[key] = value
     return found
+
+
+def words_of(settings: Mapping[str, str]) -> list[str]:
+    """These settings as the words of a command."""
+    return [word for one in settings.items() for word in ("--set", "=".join(one))]
 
 
 def read_report(text: str) -> Path:

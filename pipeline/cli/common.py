@@ -219,8 +219,8 @@ def words() -> list[str]:
     return ["backcast", *given] if given else []
 
 
-def console() -> Console:
-    """stdout, as wide as the terminal. If it is not a terminal: COLUMNS wide, or 110 columns."""
+def console(*, err: bool = False) -> Console:
+    """stdout, or stderr, as wide as the terminal. If it is not a terminal: COLUMNS wide, or 110 columns."""
     from rich.console import Console
 
     class Terminal(Console):
@@ -229,7 +229,8 @@ def console() -> Console:
 
     columns = os.environ.get("COLUMNS", "")
     width = int(columns) if columns.isdecimal() and int(columns) else 110
-    return Terminal(width=None if sys.stdout.isatty() else width, highlight=False)
+    terminal = (sys.stderr if err else sys.stdout).isatty()
+    return Terminal(width=None if terminal else width, highlight=False, stderr=err)
 
 
 def emit(value: object) -> None:

@@ -5,7 +5,7 @@ Answers are kept, so the same command goes on from where it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from pipeline.extractors.plan_detection import FINISHED
 from pipeline.files import write_atomically
 from pipeline.guided import NOT_YET, Planned, Surveyed
 from pipeline.mapper import load
-from pipeline.option_types import zones_of
+from pipeline.option_types import words_of, zones_of
 from pipeline.options import SurveyOptions
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.plan.zone import fitting_zones
@@ -44,16 +44,23 @@ class Stopped(Exception):
 class Way:
     """The steps, in order, with what is known so far."""
 
-    def __init__(self, sources: tuple[str, ...], folder: Path, option: str) -> None:
-        """Raises UsageError for a folder that is another's, UnreadableExport."""
+    def __init__(self, sources: tuple[str, ...], settings: Mapping[str, str], folder: Path, option: str) -> None:
+        """`settings` are those of --set, in addition to those that are kept.
+
+        Raises UsageError for a folder that is another's, UnreadableExport."""
         self.sources = sources
         self.folder = folder
         self.directory = str(folder / "plan")
         self.again = f"backcast start {' '.join(map(quoted, sources))}{option}"
         self.file = folder / guided.FILE
         self.progress = guided.read_progress(folder, sources)
-        self.answers = self.progress.answers
-        self.files = guided.digest_of_files(sources, folder)
+        kept = self.progress.answers
+        self.answers = self.progress.answers = guided.set_by(kept, settings)
+        self.reread = self.answers is not kept
+        """Whether the settings changed, so that rows are others than before."""
+        self.read = (*sources, *words_of(self.answers.settings))
+        """The words of a command that say what is read, and how."""
+        self.files = guided.digest_of_files(sources, folder, self.answers.settings)
 
     def go(self) -> None:
         """Raises Stopped for a step that did not succeed."""
@@ -68,7 +75,7 @@ class Way:
         if plan is not None and self._opened()[1].state not in (State.NOT_READY, State.READY, State.REHEARSED):
             self._run("This plan was sent already, or is being sent. Where it stands:", "status", self.directory)
             if self.progress.survey is not None and self.progress.survey.digest != self.files:
-                _say("The export has changed since. To plan it again, name another folder: -o DIR")
+                _say("The export, or how it is read, has changed since. To plan it again, name another folder: -o DIR")
             return
         found = self._survey()
         mapping = self._mapping(found)
@@ -89,22 +96,24 @@ class Way:
     def _survey(self) -> Surveyed:
         from pipeline import api
         from pipeline.report.survey_view import show_answers, write_survey
+        from pipeline.report.terminal.tables import show_notices
         from pipeline.survey.recognition import no_rows
 
         page = self.folder / "survey.html"
-        self._show("Which tool, fields, times and zone:", "survey", *self.sources, "--report", str(page))
+        self._show("Which tool, fields, times and zone:", "survey", *self.read, "--report", str(page))
         found = self.progress.survey
         if found is not None and found.digest == self.files and page.exists():
             _say(f"Done before. {found.sentence}")
             return found
         with Line("Surveying:", quiet=False) as line:
-            result = api.survey_export(self.sources, SurveyOptions(), step=line.step)
+            result = api.survey_export(self.sources, SurveyOptions(settings=self.answers.settings), step=line.step)
         if not result.rows:
             raise no_rows(result.notices)
         self.progress.survey = guided.surveyed(result, self.files, self.sources)
         show_answers(common.console(), result)
+        show_notices(common.console(), result.notices)
         self._keep()
-        write_survey(page, result, self.sources, {})
+        write_survey(page, result, self.sources, self.answers.settings)
         _say(f"Fields, events and hours of day: {page}")
         return self.progress.survey
 
@@ -114,6 +123,9 @@ class Way:
         if self.answers.mapping:
             return self.answers.mapping
         if file.exists():
+            if self.reread:
+                _say(f"\n{file} is from before --set changed. If the rows need another mapping now, remove it and run"
+                     " start again.")  # fmt: skip
             self._run("The mapping of this export:", "mapping", "check", str(file))
             return str(file)
         if len(found.mappings) == 1:
@@ -124,9 +136,9 @@ class Way:
             self.answers.mapping = _ask(question, found.mappings, lambda name: name if load(name) else "", "Number")
             self._keep()
             return self.answers.mapping
-        words = "mapping", "new", *self.sources, "--ask", "-o", str(file)
+        words = "mapping", "new", *self.read, "--ask", "-o", str(file)
         self._show("No shipped mapping recognises the rows, so this drafts one:", *words)
-        write_atomically(file, draft_of(self.sources, (), self.answers.draft, self._keep).encode())
+        write_atomically(file, draft_of(self.sources, self.answers.settings, self.answers.draft, self._keep).encode())
         self.answers.draft = {}  # the file has them from now on
         self._keep()
         if choices := load(str(file)).open:
@@ -199,7 +211,7 @@ class Way:
         zones = [word for zone in self.answers.timezone.split() for word in ("--timezone", zone)]
         target = ["--for", self.to] if self.to else []
         most = ["--max-rejects", str(self.answers.max_rejects)] if self.answers.max_rejects else []
-        return ["plan", *self.sources, "-m", name, *zones, *target, *most, *options, "-o", self.directory]
+        return ["plan", *self.read, "-m", name, *zones, *target, *most, *options, "-o", self.directory]
 
     def _not_ready(self, found: Surveyed, name: str, plan: Plan) -> Plan:
         """The plan with another zone, if that stops it; or without the rows that cannot be sent, if only they stop it

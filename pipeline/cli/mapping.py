@@ -232,7 +232,7 @@ def new(sources: tuple[str, ...], output: Path | None, ask: bool, settings: tupl
         raise UsageError(f"{output} exists already", hint="choose another -o FILE")
     if ask and not sys.stdin.isatty():
         raise UsageError("--ask needs a terminal to ask on", hint="leave it out: what is open is marked in the file")
-    text = draft_of(sources, settings, {} if ask else None)
+    text = draft_of(sources, read_settings(settings), {} if ask else None)
     if output is None:
         click.echo(text, nl=False)
     else:
@@ -253,16 +253,20 @@ def new(sources: tuple[str, ...], output: Path | None, ask: bool, settings: tupl
 
 def draft_of(
     sources: tuple[str, ...],
-    settings: tuple[str, ...],
+    settings: Mapping[str, str],
     answers: dict[str, str] | None,
     keep: Callable[[], None] = lambda: None,
 ) -> str:
     """The starting mapping of an export. What is open is asked for, unless `answers` is None; each answer is added
-    there, and then `keep` is called."""
+    there, and then `keep` is called. The notices of reading the export are printed to stderr."""
     from pipeline.survey.recognition import Starter
 
     with tempfile.TemporaryDirectory() as spool:
-        starter = Starter(sources, Path(spool), read_settings(settings))
+        starter = Starter(sources, Path(spool), settings)
+        if starter.notices:
+            from pipeline.report.terminal.tables import show_notices
+
+            show_notices(common.console(err=True), starter.notices)
         draft = starter.draft(answers)
         while answers is not None and len(answers) < MOST_QUESTIONS and draft.choices:
             choice = draft.choices[0]

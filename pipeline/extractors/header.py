@@ -65,7 +65,8 @@ def titles_above(rows: Sequence[Sequence[str]]) -> int:
     filled = (len(row) > 1 and 2 * sum(map(bool, map(str.strip, row))) >= width for row in rows[:_MOST_TITLES])
     above = next((number for number, full in enumerate(filled) if full), 0)
     header, below = rows[above] if rows else (), rows[above + 1 :]
-    if sum(1 < len(row) <= width for row in below) <= 0.9 * len(below) or len(set(header)) < width:
+    # A sheet's rows end with their last value, so the header may be longer than most of them.
+    if sum(1 < len(row) <= len(header) for row in below) <= 0.9 * len(below) or len(set(header)) < width:
         return 0
     named = all(_BELOW_TITLES.fullmatch(cell.strip()) for cell in header)
     return above if named and not values_in(header, below) else 0

@@ -20,6 +20,7 @@ from pipeline.charts.timeline import timeline
 from pipeline.clock_offsets import offset_name
 from pipeline.errors import UsageError
 from pipeline.files import may_replace, private, write_atomically
+from pipeline.option_types import words_of
 from pipeline.plan.file_dates import files_of_days
 from pipeline.report.state import NextStep
 from pipeline.report.terminal.steps import show_step
@@ -104,7 +105,7 @@ def about(survey: Survey) -> str:
 
 def next_step_of(survey: Survey, sources: Sequence[str], settings: Mapping[str, str]) -> NextStep:
     """Plan the export with the mapping of its tool, or write a mapping; with the same settings of --set."""
-    names = shlex.join([*sources, *(word for one in settings.items() for word in ("--set", "=".join(one)))])
+    names = shlex.join([*sources, *words_of(settings)])
     if not survey.rows:
         return NextStep("Look at the files: no row of them can be read.", "")
     if not survey.tool:

@@ -94,7 +94,7 @@ class Column:
         examples = ", ".join(
             f'"{printable(text, EXAMPLE_CHARACTERS)}"' for text, _ in self.texts.most_common(3) if len(text) < 2_000
         )
-        blank = f"{self.blank:.0%} blank" if self.blank else "never blank"
+        blank = f"{self.of - len(self.values):,} blank" if self.blank else "never blank"
         different = f"{pluralize(len(self.texts), 'different value')} in {pluralize(len(self.values), 'row')}"
         return f"{blank}, {different}, such as {examples or 'long strings'}"
 

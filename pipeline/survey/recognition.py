@@ -159,6 +159,7 @@ class Starter:
         rules = rules_set(settings)
         source = open_source(sources, spool=spool, rules=rules)
         refuse_unused(settings, source.parts)
+        self.notices = [(note.code, note.where, note.detail) for note in source.notes]
         if not source.parts:
             raise no_rows(source.notes)
         table = largest_table(source)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import openpyxl
 import pytest
 
 from pipeline.guided import Answers, Surveyed, asks_zone, folder_for, made_of
@@ -74,6 +75,37 @@ def test_a_table_without_a_mapping_is_drafted_by_questions(tmp_path: Path) -> No
     code, changed = typed("start", "orders.csv", lines="y\n", cwd=tmp_path)
     again, without = f"{plan} -o orders-import/plan", f"{plan} --max-rejects 1 -o orders-import/plan"
     assert (code, commands(changed)[2:]) == (0, [again, without, "rehearse orders-import/plan"])
+
+
+def test_settings_of_files_go_to_each_step_and_are_kept(tmp_path: Path) -> None:
+    """The notice names the sheet that was left out. With another sheet, the export is surveyed and drafted again, and
+    answers about the rows of the first sheet are gone; a mapping that was drafted before is named."""
+    book = openpyxl.Workbook()
+    book.active.title = "Now"
+    old = [["Log"], ["2022", "x"], ["Who", "Action", "At"], *[["o-1", "Paid", "2022-05-06 07:08:09"]] * 9]
+    for cells in (["customer", "kind", "at"], ["c-1", "Seen", "2023-01-02 10:00:00"]):
+        book.active.append(cells)
+    sheet = book.create_sheet("Old log")
+    for cells in old:
+        sheet.append(cells)
+    book.save(tmp_path / "activity.xlsx")
+    code, shown = typed("start", "activity.xlsx", lines="=Visit\n", cwd=tmp_path)
+    assert code == 130
+    read = "activity.xlsx: read only the sheet 'Now', not 'Old log' (--set sheet=NAME)"
+    assert " ".join(shown.split()).count(read) == 2  # by survey, and by mapping new
+    chosen = "activity.xlsx --set 'sheet=Old log' --set header=3"
+    words = "start", "activity.xlsx", "--set", "sheet=Old log", "--set", "header=3"
+    code, shown = typed(*words, lines="2\n\n2\nnot yet\n", cwd=tmp_path)
+    expected = [
+        f"survey {chosen} --report activity-import/survey.html",
+        f"mapping new {chosen} --ask -o activity-import/mapping.yaml",
+        f"plan {chosen} -m activity-import/mapping.yaml -o activity-import/plan",
+    ]
+    assert (code, commands(shown)[:3]) == (0, expected), shown
+    code, again = typed("start", "activity.xlsx", cwd=tmp_path)
+    assert (code, commands(again)[0], "before --set changed" in again) == (0, expected[0], False)
+    code, changed = typed("start", "activity.xlsx", "--set", "header=4", cwd=tmp_path)
+    assert (commands(changed)[0][:55], "before --set changed" in changed) == (f"survey {chosen[:-1]}4 --rep"[:55], True)
 
 
 def test_with_a_key_the_target_is_checked_and_a_plan_that_was_sent_is_left_alone(tmp_path: Path) -> None:

@@ -332,8 +332,32 @@ def test_the_sheet_that_looks_like_a_table_is_read(tmp_path: Path) -> None:
     assert f"mapping new {tmp_path}/a.xlsx --set header=2 --set sheet=Events --ask" in printed.stdout
     printed = in_process("mapping", "new", tmp_path / "a.xlsx", *asked, "-o", tmp_path / "a.yaml")
     assert f"-m {tmp_path}/a.yaml --set header=2 --set sheet=Events -o plan" in printed.stderr
+    assert "other_sheets: a.xlsx: read only the sheet 'Events', not 'Sheet'" in printed.stderr
     for wrong in ("header=0", "header=first", "event=name"):
         assert in_process("mapping", "new", tmp_path / "a.xlsx", "--set", wrong).returncode == 2
+
+
+@pytest.mark.parametrize("above", [[["Activity"]], [["Activity"], []]])
+@pytest.mark.parametrize("every", [2, 3, 10])
+def test_a_last_column_that_is_mostly_blank_hides_no_header(tmp_path: Path, above: list[list[str]], every: int) -> None:
+    """A title above it does not become the only column, and notes with a date do not become the table."""
+    book = openpyxl.Workbook()
+    for cells in (["Prepared by", "Finance"], ["On", "2023-02-01"]):
+        book.active.append(cells)
+    table = book.create_sheet("Activity")
+    rows = [[f"c-{row % 7}", "Seen", "2023-01-02", *["late"] * (row % every == 0)] for row in range(50)]
+    for cells in (*above, ["customer", "action", "at", "remark"], *rows):
+        table.append(cells)
+    book.save(tmp_path / "a.xlsx")
+    ragged = "".join(f"{','.join(cells)}\n" for cells in (*above, ["customer", "action", "at", "remark"], *rows))
+    (tmp_path / "a.csv").write_text(ragged, "utf-8")
+    for name in ("a.xlsx", "a.csv"):
+        (part,) = extractors.open_source([str(tmp_path / name)]).parts
+        assert (part.dialect.header, part.dialect.header_row) == (
+            ("customer", "action", "at", "remark"), len(above) + 1,
+        )  # fmt: skip
+    (part,) = extractors.open_source([str(tmp_path / "a.xlsx")]).parts
+    assert rows_of(part)[1] == dict(zip(("customer", "action", "at"), rows[1], strict=False))
 
 
 @pytest.mark.parametrize("kind", ["csv", "xlsx"])

@@ -172,11 +172,33 @@ def test_a_column_that_stands_in_for_ids_is_an_option(tmp_path: Path) -> None:
     path = log(tmp_path, rows)
     draft = drafted(path)
     choice = next(choice for choice in draft.choices if choice.name == "distinct_id")
-    assert "33% of the rows have none of these ids" in choice.question
+    assert "20 of 60 rows have none of these ids" in choice.question
     assert [one.text for one in choice.options] == ["[/cookie_uid]", "[/cookie_uid, /remote_addr]"]
     decided = drafted(path, answers={"event": "{const: $pageview}", "distinct_id": choice.options[1].text})
     people = [one["distinct_id"] for one in events_of(decided, path)]
     assert people == [row["cookie_uid"] if row["cookie_uid"] != "-" else row["remote_addr"] for row in rows]
+
+
+def test_few_rows_without_a_name_or_an_id_are_counted(tmp_path: Path) -> None:
+    """As a share of all rows they would be 0 %."""
+    rows = [{"event": "A" if row else None, "time": T + row, "user_id": f"u-{row}"} for row in range(301)]
+    (choice,) = drafted(log(tmp_path, [*rows, {"event": "A", "time": T}])).choices[1:]
+    assert choice.question.startswith("1 of 302 rows has none of these ids and would be rejected.")
+    assert choice.options[0].evidence.startswith("1 blank, 301 different values in 301 rows")
+    (choice,) = drafted(log(tmp_path, rows)).choices
+    assert choice.question.startswith("1 of 301 rows has no event. Name what")
+
+
+def test_rows_without_the_column_that_a_person_chose_are_asked_about(tmp_path: Path) -> None:
+    """As those without a known column of names; the answer is the name of these rows alone."""
+    rows = [{"what": "Seen" if row % 15 else None, "time": T + row, "user_id": f"u-{row}"} for row in range(60)]
+    path = log(tmp_path, rows)
+    assert [choice.name for choice in drafted(path).choices] == ["event"]
+    (choice,) = drafted(path, answers={"event": "/what"}).choices
+    assert (choice.name, choice.question[:25]) == ("event_without_name", "4 of 60 rows have no what")
+    draft = drafted(path, answers={"event": "/what", "event_without_name": "{const: Other}"})
+    assert (checked(draft).open, draft.choices) == ({}, ())
+    assert [one["event"] for one in events_of(draft, path)[:3]] == ["Other", "Seen", "Seen"]
 
 
 def test_yes_and_no_are_no_names_of_events(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pipeline.mapper.program.references import path_of
 from pipeline.survey import roles
 from pipeline.survey.columns import Column, Steps, columns_of
 from pipeline.survey.tables import Table
+from pipeline.text import pluralize
 from pipeline.timestamps import lost_digits
 from pipeline.values import Record
 
@@ -116,3 +117,8 @@ class Decisions:
 def rows_without(column: Column) -> set[int]:
     """The numbers of the rows that have no value in a column."""
     return set(range(column.of)) - set(column.rows)
+
+
+def some_rows_have(some: int, of: int) -> str:
+    """The beginning of a sentence, with counts since a share of few rows would be 0 %: `1 of 301 rows has`."""
+    return f"{some:,} of {pluralize(of, 'row')} {'has' if some == 1 else 'have'}"

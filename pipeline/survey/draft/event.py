@@ -7,7 +7,7 @@ import re
 from pipeline.mapper.language.scalars import comment, scalar
 from pipeline.survey import roles
 from pipeline.survey.columns import Column
-from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without
+from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without, some_rows_have
 from pipeline.text import pluralize
 
 _PAGES = re.compile(r"page_?views?|pages?|views?", re.IGNORECASE)
@@ -29,27 +29,28 @@ def event_section(known: Decisions) -> str:
     columns = [column for column in known.others if roles.is_category(column)]
     columns.sort(key=lambda one: (len(one.texts) == 1, not _KIND.search(one.name), len(one.steps), len(one.texts)))
     categories = [Option(known.ref(column), column.evidence()) for column in columns]
-    if not found:
+    best, lines = next(iter(found), None), list[str]()
+    if best is None:
         question = "no column seems to name the event. Name what a row records, or choose a column."
         guess = columns and _KIND.search(columns[0].name) and len(columns[0].texts) > 1
         options = [*categories, constant] if known.nameless or guess else [constant, *categories]
         text, lines = known.choose(Choice("event", question, tuple(options[:MOST_OPTIONS]), free=True))
-        known.dropped += [column.steps for column in known.others if known.ref(column) == text]
-        return "\n".join(["", *lines, f"event: {text}"])
-    best = found[0]
+        best = next((column for column in known.others if known.ref(column) == text), None)
+        if best is None:
+            return "\n".join(["", *lines, f"event: {text}"])
     known.dropped.append(best.steps)
-    text, lines = known.ref(best), []
+    text = known.ref(best)
     if missing := rows_without(best):
         covering = (one for one in found[1:] if missing <= set(one.rows) and len(one.steps) == 1)
         fallback = next(map(known.ref, covering), None)
         if fallback is None:
-            question = (
-                f"{best.blank:.0%} of the rows have no {best.path}. Name what such a row records, or choose a column."
-            )
+            question = f"{some_rows_have(len(missing), best.of)} no {best.path}."
+            question += " Name what such a row records, or choose a column."
             others = [one for one in categories if one.text != text]
-            fallback, lines = known.choose(
+            fallback, comments = known.choose(
                 Choice("event_without_name", question, (constant, *others)[:MOST_OPTIONS], free=True)
             )
+            lines += comments
         text = f"{{first: [{text}, {fallback}]}}"
     return "\n".join(["", *lines, f"event: {text}", *_rules(best)])
 

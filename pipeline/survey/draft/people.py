@@ -8,7 +8,7 @@ from collections import Counter
 from pipeline import values
 from pipeline.mapper.language.scalars import comment, scalar
 from pipeline.survey import roles
-from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option
+from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, some_rows_have
 from pipeline.survey.roles import IdColumn
 from pipeline.text import pluralize, printable
 from pipeline.validator.placeholder_ids import is_placeholder
@@ -75,8 +75,7 @@ def _chain(people: list[IdColumn]) -> tuple[list[IdColumn], set[int], str]:
     }  # fmt: skip
     question = ""
     if missing - suspected:
-        share = len(missing) / people[0].column.of
-        question = f"{share:.0%} of the rows have none of these ids and would be rejected."
+        question = f"{some_rows_have(len(missing), people[0].column.of)} none of these ids and would be rejected."
     elif chain[-1].of == roles.SESSION:
         question = "a session is not a person: its rows are one person for as long as the session lasts."
     elif sum(one.of in (roles.USER, roles.EMAIL) for one in chain) > 1:
