@@ -35,7 +35,7 @@ from pipeline.plan.settled_facts import settled_facts
 from pipeline.plan.window_index import WindowIndex
 from pipeline.timestamps import utc_now
 
-VERSION = "4"
+VERSION = "5"
 EXPORTED_AGAIN = "exported again after it was sent"
 """Begins the detail of a window that is done but whose files changed since."""
 _SCHEMA = (
@@ -46,8 +46,9 @@ _SCHEMA = (
     " state text not null check (state in ('planning', 'sending', 'done', 'stopped', 'replaced')),"
     " started text not null, ended text, parts integer not null default 0, rows integer not null default 0,"
     " skipped integer not null default 0, rejected integer not null default 0, already integer not null default 0,"
-    " events integer not null default 0, sent integer not null default 0, refused integer not null default 0,"
-    " held integer not null default 0, seconds real not null default 0, detail text not null default '',"
+    " changed integer not null default 0, events integer not null default 0, sent integer not null default 0,"
+    " refused integer not null default 0, held integer not null default 0, seconds real not null default 0,"
+    " detail text not null default '',"
     " proof text not null default '' check (proof in ('', 'pending', 'proved', 'differs', 'unknown')))",
     "create table parts (window text not null, path text not null, bytes integer not null, mtime_ns integer not null,"
     " digest text not null, primary key (window, path)) without rowid",
@@ -62,9 +63,10 @@ class Attempt(msgspec.Struct, frozen=True):
 
     `state` is planning, sending, done, stopped (by a check, or a file that cannot be read) or replaced (its files
     changed before all of it was sent). Rows: `rows` were read, `skipped` and `rejected` of them left out. Events:
-    `events` were planned, `sent` accepted, `refused` by the service, `already` settled by earlier windows; `held`
-    counts merges that are held back. `seconds` is the time it took, over all runs. `proof` is the result of reading it
-    back: "" if that was not requested, else pending, proved, differs, or unknown if its events cannot be read again.
+    `events` were planned, `sent` accepted, `refused` by the service, `already` settled by earlier windows, `changed` of
+    those with other values now; `held` counts merges that are held back. `seconds` is the time it took, over all runs.
+    `proof` is the result of reading it back: "" if that was not requested, else pending, proved, differs, or unknown if
+    its events cannot be read again.
     """
 
     id: int
@@ -78,6 +80,7 @@ class Attempt(msgspec.Struct, frozen=True):
     skipped: int
     rejected: int
     already: int
+    changed: int
     events: int
     sent: int
     refused: int
@@ -317,6 +320,7 @@ def plan_counts(plan: Plan) -> dict[str, int]:
         "skipped": plan.rows.skipped,
         "rejected": plan.rows.rejected,
         "already": plan.skips.get("already_settled", 0),
+        "changed": plan.warnings.get("changed_since_settled", 0),
         "events": plan.events.made,
         "held": plan.warnings.get("held_link", 0),
     }

@@ -257,9 +257,8 @@ class WindowRunner:
         write_report(directory, plan)
         attempt = self.state.update(attempt, seconds=time.monotonic() - started, **plan_counts(plan))
         stops = [check.detail for check in plan.gates if check.level == "stop"]
-        other = plan.warnings.get("changed_since_settled", 0)
-        if again and (plan.events.made or other):
-            self._stop_changed(attempt, plan, directory, again, other)
+        if again and (plan.events.made or attempt.changed):
+            self._stop_changed(attempt, plan, directory, again)
             return
         if not (stops or self.options.dry_run or not plan.events.made):
             stops += self._rehearse(plan, directory)
@@ -290,11 +289,10 @@ class WindowRunner:
             self.state.send(attempt)
             self._send(attempt, plan, directory)
 
-    def _stop_changed(self, attempt: Attempt, plan: Plan, directory: Directory, again: str, other: int) -> None:
+    def _stop_changed(self, attempt: Attempt, plan: Plan, directory: Directory, again: str) -> None:
         """Stop a finished window whose files have new events, or other values for events that were sent."""
-        sent = plan.skips.get("already_settled", 0)
-        detail = f"{again}; {plan.events.made:,} events are new, {sent:,} were sent before"
-        detail += f", {other:,} of them with other values" if other else ""
+        detail = f"{again}; {attempt.events:,} events are new, {attempt.already:,} were sent before"
+        detail += f", {attempt.changed:,} of them with other values now" if attempt.changed else ""
         hint = "write `changed: send-new` in the job file to send what is new, or `changed: ignore`, or restore them"
         if not self.options.dry_run:
             hint = f"see {directory.report_html}; {hint}"

@@ -17,6 +17,7 @@ from pipeline.jobs.arrivals import RecordedPart, find_arrivals, may_have_changed
 from pipeline.jobs.calendar import Window
 from pipeline.jobs.opening import open_state
 from pipeline.local_service import LocalService
+from pipeline.report.terminal.job_view import window_line
 from tests.support.jobs import code, counts, days, outcomes, put, ran, row, run, sent_once, write_job
 from tests.support.stores import a_bucket
 
@@ -36,7 +37,9 @@ def test_of_a_late_part_and_of_a_changed_one_only_what_is_new_is_sent(tmp_path: 
     assert sent_once(service, [*rows, row(2, 50)])
     assert run(job).windows == []
     put(tmp_path, 2, [row(2, 0), row(2, 1, plan="other"), row(2, 60)])
-    assert outcomes(run(job)) == {"2024-01-02": "done"}
+    line = window_line(run(job).windows[0])
+    assert "done: 1 event sent, 2 sent before, 1 of them with other values now, of 3 rows in 1 file" in line
+    assert json.loads(ran(job, "--history", "--json")[1])["attempts"][-1]["events"]["changed_since_settled"] == 1
     plan = json.loads((tmp_path / "state/nightly/windows/2024-01-02/plan-3/plan.json").read_text())
     assert (plan["skips"], plan["warnings"]["changed_since_settled"]) == ({"already_settled": 2}, 1)
     assert sent_once(service, [*rows, row(2, 50), row(2, 60)])
@@ -173,9 +176,10 @@ def test_a_job_sends_what_is_new_of_a_changed_export_where_it_says_so(
     job = write_job(tmp_path, service.url, changed="send-new", lookback=lookback, until="2024-01-03")
     run(job)
     (tmp_path / "exports/2024/01/01/a.jsonl").unlink()
-    put(tmp_path, 1, [*rows[:10], row(1, 60)], name)
+    put(tmp_path, 1, [*rows[:8], row(1, 8, plan="other"), row(1, 9, plan="other"), row(1, 60)], name)
     done = run(job)
     assert (code(done), outcomes(done)) == (0, {"2024-01-01": "done"})
+    assert "10 sent before, 2 of them with other values now" in window_line(done.windows[0])
     assert counts(job)[-1] == ("2024-01-01", "done", 1, 10)
     assert run(job).windows == []
     assert sent_once(service, [*rows, row(1, 60)])

@@ -163,5 +163,8 @@ def test_the_command_prints_a_line_for_each_window_and_the_history(tmp_path: Pat
     ]  # fmt: skip
     history = json.loads(ran(job, "--history", "--json")[1])
     assert history["format"] == "backcast.history/1"
-    assert history["attempts"][0]["events"] == {"made": 10, "accepted": 10, "refused": 0, "already_settled": 0}
+    assert history["attempts"][0]["events"] == {
+        "made": 10, "accepted": 10, "refused": 0, "already_settled": 0,
+        "changed_since_settled": 0,
+    }  # fmt: skip
     assert [one["state"] for one in history["windows"]] == ["done", "waiting", "stopped", "done"]

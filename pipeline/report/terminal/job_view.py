@@ -59,7 +59,7 @@ def _counted(attempt: Attempt, outcome: str) -> str:
     else:
         events = f"{pluralize(attempt.sent, 'event')} sent"
     counts = {
-        "sent before": attempt.already,
+        _sent_before(attempt): attempt.already,
         "refused": attempt.refused,
         "merges not sent": attempt.held,
         "rows skipped": attempt.skipped - attempt.already,
@@ -68,6 +68,11 @@ def _counted(attempt: Attempt, outcome: str) -> str:
     texts = [events, *(f"{count:,} {name}" for name, count in counts.items() if count > 0)]
     rows = f"{pluralize(attempt.rows, 'row')} in {pluralize(attempt.parts, 'file')}"
     return f"{', '.join(texts)}, of {rows}, {attempt.seconds:.1f} s"
+
+
+def _sent_before(attempt: Attempt) -> str:
+    """The words after the number of events that earlier windows sent."""
+    return "sent before" + (f", {attempt.changed:,} of them with other values now" if attempt.changed else "")
 
 
 def _outcome(attempt: Attempt) -> str:
@@ -125,6 +130,7 @@ def _counts(attempt: Attempt) -> dict[str, object]:
             "accepted": attempt.sent,
             "refused": attempt.refused,
             "already_settled": attempt.already,
+            "changed_since_settled": attempt.changed,
         },
         "held_merges": attempt.held,
         "seconds": round(attempt.seconds, 3),
