@@ -39,6 +39,7 @@ def test_of_a_late_part_and_of_a_changed_one_only_what_is_new_is_sent(tmp_path: 
     put(tmp_path, 2, [row(2, 0), row(2, 1, plan="other"), row(2, 60)])
     line = window_line(run(job).windows[0])
     assert "done: 1 event sent, 2 sent before, 1 of them with other values now, of 3 rows in 1 file" in line
+    assert "done: 2 sent before, 1 of them with other values now" in ran(job, "--history")[1]
     assert json.loads(ran(job, "--history", "--json")[1])["attempts"][-1]["events"]["changed_since_settled"] == 1
     plan = json.loads((tmp_path / "state/nightly/windows/2024-01-02/plan-3/plan.json").read_text())
     assert (plan["skips"], plan["warnings"]["changed_since_settled"]) == ({"already_settled": 2}, 1)
