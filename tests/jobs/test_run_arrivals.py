@@ -39,11 +39,26 @@ def test_of_a_late_part_and_of_a_changed_one_only_what_is_new_is_sent(tmp_path: 
     put(tmp_path, 2, [row(2, 0), row(2, 1, plan="other"), row(2, 60)])
     line = window_line(run(job).windows[0])
     assert "done: 1 event sent, 2 sent before, 1 of them with other values now, of 3 rows in 1 file" in line
-    assert "done: 2 sent before, 1 of them with other values now" in ran(job, "--history")[1]
     assert json.loads(ran(job, "--history", "--json")[1])["attempts"][-1]["events"]["changed_since_settled"] == 1
     plan = json.loads((tmp_path / "state/nightly/windows/2024-01-02/plan-3/plan.json").read_text())
     assert (plan["skips"], plan["warnings"]["changed_since_settled"]) == ({"already_settled": 2}, 1)
     assert sent_once(service, [*rows, row(2, 50), row(2, 60)])
+
+
+def test_a_key_conflict_with_what_was_sent_names_the_difference(tmp_path: Path, service: LocalService) -> None:
+    """Its event name, its UTC day or its person. A name that no row of the file has is not known."""
+    days(tmp_path, 1)
+    job = write_job(tmp_path, service.url, lookback="1", until="2024-01-02")
+    run(job)
+    day = row(1, 4, timestamp="2024-01-02T01:00:00Z")
+    put(tmp_path, 1, [row(1, 0), row(1, 3, event="Left"), day, row(1, 6, distinct_id="other"), row(1, 1)])
+    said = str(run(job).problem)
+    sent = "and an event that an earlier plan sent"
+    assert f"row 2 of a.jsonl (Left, 2024-01-01) {sent} (Step 0, 2024-01-01);" in said
+    assert f"row 3 of a.jsonl (Step 1, 2024-01-02) {sent} (Step 1, 2024-01-01);" in said
+    assert f"row 4 of a.jsonl (Step 0, 2024-01-01) {sent} (Step 0, 2024-01-01) of another person" in said
+    put(tmp_path, 1, [row(1, 3, event="Left")])
+    assert f"row 1 of a.jsonl (Left, 2024-01-01) {sent} with another event name" in str(run(job).problem)
 
 
 def test_files_whose_bytes_or_events_are_known_are_no_change(tmp_path: Path, service: LocalService) -> None:
