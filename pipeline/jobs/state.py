@@ -38,6 +38,8 @@ from pipeline.timestamps import utc_now
 VERSION = "5"
 EXPORTED_AGAIN = "exported again after it was sent"
 """Begins the detail of a window that is done but whose files changed since."""
+IGNORED = "; ignored"
+"""Ends that detail if the job file says to ignore the change."""
 _SCHEMA = (
     "create table meta (key text primary key, value text not null) without rowid",
     "create table windows (label text primary key, detail text not null,"
@@ -99,8 +101,13 @@ class WindowState(msgspec.Struct, frozen=True):
 
     @property
     def exported_again(self) -> bool:
-        """Whether its files have other events than were sent, and the job's rule accepts that."""
+        """Whether it was sent, and its files changed since."""
         return self.state == "done" and self.detail.startswith(EXPORTED_AGAIN)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the last run stopped it: before it was sent, or because its files changed since."""
+        return self.state == "stopped" or (self.exported_again and not self.detail.endswith(IGNORED))
 
 
 class State:

@@ -31,7 +31,7 @@ from pipeline.jobs.hooks import JobHooks, WindowRun
 from pipeline.jobs.job import Job, plan_directory, windows_folder
 from pipeline.jobs.proof import already_there
 from pipeline.jobs.sending import send_window
-from pipeline.jobs.state import EXPORTED_AGAIN, Attempt, State, plan_counts
+from pipeline.jobs.state import EXPORTED_AGAIN, IGNORED, Attempt, State, plan_counts
 from pipeline.jobs.wording import in_job_words
 from pipeline.ledger import read_totals, was_ever_applied
 from pipeline.option_types import PathText
@@ -175,10 +175,7 @@ class WindowRunner:
             changed = may_have_changed(self.job, window, recorded)
             arrivals = find_arrivals(self.job, window, recorded) if changed else Arrivals()
         except UnreadableExport as error:
-            self.problems.append(error)
-            self._report(
-                label, "stopped", f"it was sent, but its files changed and cannot be read now: {error.message}"
-            )
+            self._stop(label, f"{EXPORTED_AGAIN}; its files cannot be read now: {error.message}", error, done=True)
             return
         self._refresh(label, arrivals)
         if arrivals.files:
@@ -206,9 +203,9 @@ class WindowRunner:
             if rule == "send-new":
                 gone = [name for name in arrivals.replaced if not is_there(name, self.job.folder)]
                 self.state.forget(window.label, gone)
-        elif (f"{detail}; ignored", arrivals.content) != (noticed, self.state.facts().get(f"ignored {window.label}")):
+        elif (f"{detail}{IGNORED}", arrivals.content) != (noticed, self.state.facts().get(f"ignored {window.label}")):
             self.state.remember(**{f"ignored {window.label}": arrivals.content})
-            self._mark(window.label, "done", f"{detail}; ignored")
+            self._mark(window.label, "done", f"{detail}{IGNORED}")
 
     def _miss(self, label: str, why: str) -> None:
         """Report that no file is at the window's path."""
@@ -252,7 +249,7 @@ class WindowRunner:
                 plan = create_plan([source], directory.path, options, progress=read, series=series)
         except (UnreadableExport, UnfitExport) as error:
             unreadable = UnreadableExport(error.message, hint=error.hint)
-            self._stop(label, error.message, unreadable, attempt, done=bool(again))
+            self._stop(label, "; ".join(filter(None, (again, error.message))), unreadable, attempt, done=bool(again))
             return
         write_report(directory, plan)
         attempt = self.state.update(attempt, seconds=time.monotonic() - started, **plan_counts(plan))
@@ -273,7 +270,7 @@ class WindowRunner:
                 " of profiles"
             )
         if stops:
-            detail = "; ".join(stops)
+            detail = "; ".join(filter(None, (again, *stops)))
             hint = "fix its files, the mapping or the job; the next run plans it again"
             if not self.options.dry_run:
                 hint = f"see {directory.report_html}; {hint}"

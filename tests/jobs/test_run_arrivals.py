@@ -39,6 +39,7 @@ def test_of_a_late_part_and_of_a_changed_one_only_what_is_new_is_sent(tmp_path: 
     put(tmp_path, 2, [row(2, 0), row(2, 1, plan="other"), row(2, 60)])
     line = window_line(run(job).windows[0])
     assert "done: 1 event sent, 2 sent before, 1 of them with other values now, of 3 rows in 1 file" in line
+    assert "done: 2 sent before, 1 of them with other values now" in ran(job, "--history")[1]
     assert json.loads(ran(job, "--history", "--json")[1])["attempts"][-1]["events"]["changed_since_settled"] == 1
     plan = json.loads((tmp_path / "state/nightly/windows/2024-01-02/plan-3/plan.json").read_text())
     assert (plan["skips"], plan["warnings"]["changed_since_settled"]) == ({"already_settled": 2}, 1)
@@ -174,7 +175,9 @@ def test_a_changed_export_of_a_finished_window_stops_it(tmp_path: Path, service:
     said = "exports/2024/01/01/a.jsonl; 1 events are new, 9 were sent before, 1 of them with other values"
     assert said in str(done.problem)
     assert code(run(job)) == 4
-    assert said.partition(";")[0] in ran(job, "--history")[1].replace("\n", "").replace(" ", "")
+    history = ran(job, "--history")[1]
+    assert history.count(f"2024-01-01 stopped: exported again after it was sent: {said} now\n") == 1
+    assert history.splitlines()[-1] == "Job nightly: 2 done, 0 waiting, 1 stopped, 0 open."
     assert sent_once(service, rows)
     unproved = write_job_receipt(tmp_path / "state/nightly").unproved
     assert unproved[0].endswith("they were exported again. 1 window: 2024-01-01.")
@@ -211,6 +214,7 @@ def test_a_job_ignores_a_changed_export_where_it_says_so(tmp_path: Path, service
     done = run(job)
     assert (code(done), outcomes(done), len(counts(job))) == (0, {"2024-01-01": "done"}, 2)
     assert done.windows[0].detail.endswith("a.jsonl; ignored")
+    assert ran(job, "--history")[1].splitlines()[-1] == "Job nightly: 2 done, 0 waiting, 0 stopped, 0 open."
     assert run(job).windows == []
     assert sent_once(service, rows)
 

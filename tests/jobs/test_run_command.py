@@ -158,7 +158,7 @@ def test_the_command_prints_a_line_for_each_window_and_the_history(tmp_path: Pat
     code, said, told = ran(job, "--history")
     assert (code, told) == (0, "")
     assert said.splitlines()[-1] == "Job nightly: 2 done, 1 waiting, 1 stopped, 0 open."
-    assert re.findall(r"^ *(2024-\S+)", said, re.M) == [
+    assert re.findall(r"^ *(2024-\S+)", said.partition("\n\n")[0], re.M) == [
         "2024-01-01", "2024-01-02", "2024-01-03", "2024-01-03", "2024-01-04",
     ]  # fmt: skip
     history = json.loads(ran(job, "--history", "--json")[1])
