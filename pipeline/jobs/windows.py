@@ -270,7 +270,9 @@ class WindowRunner:
                 " of profiles"
             )
         if stops:
-            detail = "; ".join(filter(None, (again, *stops)))
+            if again:
+                stops.insert(0, again)
+            detail = "; ".join(stops)
             hint = "fix its files, the mapping or the job; the next run plans it again"
             if not self.options.dry_run:
                 hint = f"see {directory.report_html}; {hint}"
