@@ -319,20 +319,6 @@ class State:
         )
 
 
-def plan_counts(plan: Plan) -> dict[str, int]:
-    """The columns of an attempt that its plan gives."""
-    return {
-        "parts": len(plan.parts),
-        "rows": plan.rows.read,
-        "skipped": plan.rows.skipped,
-        "rejected": plan.rows.rejected,
-        "already": plan.skips.get("already_settled", 0),
-        "changed": plan.warnings.get("changed_since_settled", 0),
-        "events": plan.events.made,
-        "held": plan.warnings.get("held_link", 0),
-    }
-
-
 class History(msgspec.Struct, frozen=True):
     """The content of a state: its windows and attempts, what it belongs to, how many uuids are settled and their
     digest."""

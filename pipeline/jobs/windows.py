@@ -29,9 +29,10 @@ from pipeline.jobs.arrivals import Arrivals, find_arrivals, is_there, late_files
 from pipeline.jobs.calendar import Window
 from pipeline.jobs.hooks import JobHooks, WindowRun
 from pipeline.jobs.job import Job, plan_directory, windows_folder
+from pipeline.jobs.opening import plan_counts
 from pipeline.jobs.proof import already_there
 from pipeline.jobs.sending import send_window
-from pipeline.jobs.state import EXPORTED_AGAIN, IGNORED, Attempt, State, plan_counts
+from pipeline.jobs.state import EXPORTED_AGAIN, IGNORED, Attempt, State
 from pipeline.jobs.wording import in_job_words
 from pipeline.ledger import read_totals, was_ever_applied
 from pipeline.option_types import PathText
