@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pipeline.config import Secret
-from pipeline.errors import BackcastError, UsageError
+from pipeline.errors import BackcastError, Unfinished, UsageError
 from pipeline.jobs.job import Job, state_file, windows_folder
 from pipeline.jobs.state import State, read_facts
 from pipeline.ledger import key_fingerprint, read_summary
@@ -100,8 +100,9 @@ def find_first_live(job: Job, state: State, request: PreflightRequest, now: int,
         return before
     try:
         with _client(request) as client:
-            if not find_project(client, request.project_key).known:
-                return before
+            project = find_project(client, request.project_key)
+            if not project.known:
+                raise Unfinished(project.check.detail)
             until = datetime.fromtimestamp(now // 1_000_000, UTC)
             found = read_live(Questions(client, None, ""), ANY_IMPORT, until).first
     except BackcastError as error:

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from pipeline.errors import UnsafePlan, UsageError
 from pipeline.jobs.job import Job, plan_directory, state_file, windows_folder
-from pipeline.jobs.state import State, plan_counts
+from pipeline.jobs.state import State
 from pipeline.ledger import lock_file, read_summary, read_totals, unlock, was_ever_applied
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.discarded import discarded_of
-from pipeline.plan.sealed.manifest import load
+from pipeline.plan.sealed.manifest import Plan, load
 from pipeline.report.state import read_status
 from pipeline.targets import address_of
 
@@ -62,6 +62,20 @@ def open_state(job: Job, *, dry_run: bool) -> Iterator[tuple[State, Path]]:
             yield state, job.state
     finally:
         unlock(lock)
+
+
+def plan_counts(plan: Plan) -> dict[str, int]:
+    """The columns of an attempt that its plan gives."""
+    return {
+        "parts": len(plan.parts),
+        "rows": plan.rows.read,
+        "skipped": plan.rows.skipped,
+        "rejected": plan.rows.rejected,
+        "already": plan.skips.get("already_settled", 0),
+        "changed": plan.warnings.get("changed_since_settled", 0),
+        "events": plan.events.made,
+        "held": plan.warnings.get("held_link", 0),
+    }
 
 
 def _is_lost(job: Job) -> bool:

@@ -59,8 +59,9 @@ def run_due_windows(
 ) -> JobRun:
     """Process what is due at `now` (µs UTC; None means the clock). A dry run sends nothing and records nothing.
 
-    With a `personal_key`, a target that is not ready ends the run before anything is planned. Raises UsageError, Busy
-    if another run of the job is going on, BrokenLedger.
+    With a `personal_key`, a target that is not ready ends the run before anything is planned. A dry run asks the target
+    only what decides what a run would send: which project it is, and its first live event. Raises UsageError, Busy if
+    another run of the job is going on, BrokenLedger.
     """
     now = time.time_ns() // 1_000 if now is None else now
     hooks = hooks or JobHooks()
@@ -73,7 +74,7 @@ def run_due_windows(
             hint="set BACKCAST_PERSONAL_KEY, or leave `canary` out of the job file",
         )
     checks = replace(job.checks, reach=False, events=False, allow_firing=options.allow_firing)
-    request = PreflightRequest(job.to, project_key, personal_key if read_back else NO_KEY, checks)
+    request = PreflightRequest(job.to, project_key, personal_key, checks)
     project = project_of_keys(request)
     job = at_target(job, project, project_key, hooks.warn)
     with open_state(job, dry_run=options.dry_run) as (state, root):

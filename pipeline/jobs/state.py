@@ -35,9 +35,11 @@ from pipeline.plan.settled_facts import settled_facts
 from pipeline.plan.window_index import WindowIndex
 from pipeline.timestamps import utc_now
 
-VERSION = "4"
+VERSION = "5"
 EXPORTED_AGAIN = "exported again after it was sent"
 """Begins the detail of a window that is done but whose files changed since."""
+IGNORED = "; ignored"
+"""Ends that detail if the job file says to ignore the change."""
 _SCHEMA = (
     "create table meta (key text primary key, value text not null) without rowid",
     "create table windows (label text primary key, detail text not null,"
@@ -46,8 +48,9 @@ _SCHEMA = (
     " state text not null check (state in ('planning', 'sending', 'done', 'stopped', 'replaced')),"
     " started text not null, ended text, parts integer not null default 0, rows integer not null default 0,"
     " skipped integer not null default 0, rejected integer not null default 0, already integer not null default 0,"
-    " events integer not null default 0, sent integer not null default 0, refused integer not null default 0,"
-    " held integer not null default 0, seconds real not null default 0, detail text not null default '',"
+    " changed integer not null default 0, events integer not null default 0, sent integer not null default 0,"
+    " refused integer not null default 0, held integer not null default 0, seconds real not null default 0,"
+    " detail text not null default '',"
     " proof text not null default '' check (proof in ('', 'pending', 'proved', 'differs', 'unknown')))",
     "create table parts (window text not null, path text not null, bytes integer not null, mtime_ns integer not null,"
     " digest text not null, primary key (window, path)) without rowid",
@@ -62,9 +65,10 @@ class Attempt(msgspec.Struct, frozen=True):
 
     `state` is planning, sending, done, stopped (by a check, or a file that cannot be read) or replaced (its files
     changed before all of it was sent). Rows: `rows` were read, `skipped` and `rejected` of them left out. Events:
-    `events` were planned, `sent` accepted, `refused` by the service, `already` settled by earlier windows; `held`
-    counts merges that are held back. `seconds` is the time it took, over all runs. `proof` is the result of reading it
-    back: "" if that was not requested, else pending, proved, differs, or unknown if its events cannot be read again.
+    `events` were planned, `sent` accepted, `refused` by the service, `already` settled by earlier windows, `changed` of
+    those with other values now; `held` counts merges that are held back. `seconds` is the time it took, over all runs.
+    `proof` is the result of reading it back: "" if that was not requested, else pending, proved, differs, or unknown if
+    its events cannot be read again.
     """
 
     id: int
@@ -78,6 +82,7 @@ class Attempt(msgspec.Struct, frozen=True):
     skipped: int
     rejected: int
     already: int
+    changed: int
     events: int
     sent: int
     refused: int
@@ -96,8 +101,13 @@ class WindowState(msgspec.Struct, frozen=True):
 
     @property
     def exported_again(self) -> bool:
-        """Whether its files have other events than were sent, and the job's rule accepts that."""
+        """Whether it was sent, and its files changed since."""
         return self.state == "done" and self.detail.startswith(EXPORTED_AGAIN)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the last run stopped it: before it was sent, or because its files changed since."""
+        return self.state == "stopped" or (self.exported_again and not self.detail.endswith(IGNORED))
 
 
 class State:
@@ -307,19 +317,6 @@ class State:
         self._database.execute(
             "insert or replace into windows (label, state, detail) values (?, ?, ?)", (label, state, detail)
         )
-
-
-def plan_counts(plan: Plan) -> dict[str, int]:
-    """The columns of an attempt that its plan gives."""
-    return {
-        "parts": len(plan.parts),
-        "rows": plan.rows.read,
-        "skipped": plan.rows.skipped,
-        "rejected": plan.rows.rejected,
-        "already": plan.skips.get("already_settled", 0),
-        "events": plan.events.made,
-        "held": plan.warnings.get("held_link", 0),
-    }
 
 
 class History(msgspec.Struct, frozen=True):

@@ -29,9 +29,10 @@ from pipeline.jobs.arrivals import Arrivals, find_arrivals, is_there, late_files
 from pipeline.jobs.calendar import Window
 from pipeline.jobs.hooks import JobHooks, WindowRun
 from pipeline.jobs.job import Job, plan_directory, windows_folder
+from pipeline.jobs.opening import plan_counts
 from pipeline.jobs.proof import already_there
 from pipeline.jobs.sending import send_window
-from pipeline.jobs.state import EXPORTED_AGAIN, Attempt, State, plan_counts
+from pipeline.jobs.state import EXPORTED_AGAIN, IGNORED, Attempt, State
 from pipeline.jobs.wording import in_job_words
 from pipeline.ledger import read_totals, was_ever_applied
 from pipeline.option_types import PathText
@@ -175,10 +176,7 @@ class WindowRunner:
             changed = may_have_changed(self.job, window, recorded)
             arrivals = find_arrivals(self.job, window, recorded) if changed else Arrivals()
         except UnreadableExport as error:
-            self.problems.append(error)
-            self._report(
-                label, "stopped", f"it was sent, but its files changed and cannot be read now: {error.message}"
-            )
+            self._stop(label, f"{EXPORTED_AGAIN}; its files cannot be read now: {error.message}", error, done=True)
             return
         self._refresh(label, arrivals)
         if arrivals.files:
@@ -206,9 +204,9 @@ class WindowRunner:
             if rule == "send-new":
                 gone = [name for name in arrivals.replaced if not is_there(name, self.job.folder)]
                 self.state.forget(window.label, gone)
-        elif (f"{detail}; ignored", arrivals.content) != (noticed, self.state.facts().get(f"ignored {window.label}")):
+        elif (f"{detail}{IGNORED}", arrivals.content) != (noticed, self.state.facts().get(f"ignored {window.label}")):
             self.state.remember(**{f"ignored {window.label}": arrivals.content})
-            self._mark(window.label, "done", f"{detail}; ignored")
+            self._mark(window.label, "done", f"{detail}{IGNORED}")
 
     def _miss(self, label: str, why: str) -> None:
         """Report that no file is at the window's path."""
@@ -252,14 +250,13 @@ class WindowRunner:
                 plan = create_plan([source], directory.path, options, progress=read, series=series)
         except (UnreadableExport, UnfitExport) as error:
             unreadable = UnreadableExport(error.message, hint=error.hint)
-            self._stop(label, error.message, unreadable, attempt, done=bool(again))
+            self._stop(label, "; ".join(filter(None, (again, error.message))), unreadable, attempt, done=bool(again))
             return
         write_report(directory, plan)
         attempt = self.state.update(attempt, seconds=time.monotonic() - started, **plan_counts(plan))
         stops = [check.detail for check in plan.gates if check.level == "stop"]
-        other = plan.warnings.get("changed_since_settled", 0)
-        if again and (plan.events.made or other):
-            self._stop_changed(attempt, plan, directory, again, other)
+        if again and (plan.events.made or attempt.changed):
+            self._stop_changed(attempt, plan, directory, again)
             return
         if not (stops or self.options.dry_run or not plan.events.made):
             stops += self._rehearse(plan, directory)
@@ -274,6 +271,8 @@ class WindowRunner:
                 " of profiles"
             )
         if stops:
+            if again:
+                stops.insert(0, again)
             detail = "; ".join(stops)
             hint = "fix its files, the mapping or the job; the next run plans it again"
             if not self.options.dry_run:
@@ -290,11 +289,10 @@ class WindowRunner:
             self.state.send(attempt)
             self._send(attempt, plan, directory)
 
-    def _stop_changed(self, attempt: Attempt, plan: Plan, directory: Directory, again: str, other: int) -> None:
+    def _stop_changed(self, attempt: Attempt, plan: Plan, directory: Directory, again: str) -> None:
         """Stop a finished window whose files have new events, or other values for events that were sent."""
-        sent = plan.skips.get("already_settled", 0)
-        detail = f"{again}; {plan.events.made:,} events are new, {sent:,} were sent before"
-        detail += f", {other:,} of them with other values" if other else ""
+        detail = f"{again}; {attempt.events:,} events are new, {attempt.already:,} were sent before"
+        detail += f", {attempt.changed:,} of them with other values now" if attempt.changed else ""
         hint = "write `changed: send-new` in the job file to send what is new, or `changed: ignore`, or restore them"
         if not self.options.dry_run:
             hint = f"see {directory.report_html}; {hint}"

@@ -19,7 +19,7 @@ The decisions (docs/change/architecture.md#uuids):
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import xxhash
@@ -37,14 +37,15 @@ CHANGED = 1
 
 class Clash(NamedTuple):
     """Two rows with one source key that are different events: by name and day, or only by person. Rows are (block,
-    row); a name is None if its row has no event. The winner is EARLIER if an earlier plan of the series sent it."""
+    row); a name is None if its row has no event. The winner is EARLIER if an earlier plan of the series sent it. Its
+    time then shows only the day, and is None if no event of this plan has its name."""
 
     row: tuple[int, int]
     winner: tuple[int, int]
     name: str | None
     winner_name: str | None
     time: int
-    winner_time: int
+    winner_time: int | None
 
 
 EARLIER = (-1, -1)
@@ -126,15 +127,19 @@ FROM judged WHERE code IS NOT NULL AND NOT keyless
 _APART = """
 CREATE TABLE {table} AS
 SELECT block, row, name, time, winner_block::BIGINT AS winner_block, winner_row::BIGINT AS winner_row, winner_name,
-    winner_time, person, winner_person
+    winner_time, person, winner_person, 0::UBIGINT AS cell
 FROM lost WHERE {those}
 """
-_SETTLED = "place UBIGINT, ordinal UINTEGER, changed UTINYINT, clashes UTINYINT, winner_person UBIGINT"
+"""`cell` is that of a winner that an earlier plan sent (`cells_of`), 0 if the name and day are known."""
+_SETTLED = "place UBIGINT, ordinal UINTEGER, changed UTINYINT, clashes UTINYINT, winner_person UBIGINT, cell UBIGINT"
 _ASK_SETTLED = """
 SELECT place, person, time, hi, lo, content_hi, keyless::UTINYINT AS keyless, ordinal::UINTEGER AS ordinal {hash}
 FROM sent {names} ORDER BY hi, lo, ordinal
 """
 _ODD = 0x9E3779B97F4A7C15
+_INVERSE = pow(_ODD, -1, 1 << 64)
+_MOST_DAYS = 1 << 22
+"""More than the days of all years that a time can have, counted from 1970."""
 
 
 class Copies(NamedTuple):
@@ -171,10 +176,23 @@ def decide_copies(tables: FactTables, *, collapse: bool, canonical: Canonical) -
 def first_clashes(tables: FactTables, rows: str) -> list[Clash]:
     """The first of these rows in `clashing` or `strangers`."""
     found = tables.rows(
-        "SELECT block, row, winner_block, winner_row, name, winner_name, time, winner_time"
+        "SELECT block, row, winner_block, winner_row, name, winner_name, time, winner_time, cell"
         f" FROM {rows} ORDER BY ALL LIMIT {MAX_CLASHES}"
     )
-    return [Clash((block, row), (other, other_row), *rest) for block, row, other, other_row, *rest in found]
+    clashes = [
+        (Clash((block, row), (other, other_row), *rest), cell) for block, row, other, other_row, *rest, cell in found
+    ]
+    return [clash._replace(**_name_and_day(tables, cell)) if cell else clash for clash, cell in clashes]
+
+
+def _name_and_day(tables: FactTables, cell: int) -> dict[str, Any]:
+    """The name and time of the winner with this cell. Its name is one of this plan's if that gives a possible day."""
+    for batch in tables.stream("SELECT name, hash FROM name_hashes"):
+        hashes = batch.column("hash").to_numpy()
+        days = ((hashes ^ np.uint64(cell)) * np.uint64(_INVERSE)).view(np.int64)
+        for at in np.flatnonzero(np.abs(days) < _MOST_DAYS):
+            return {"winner_name": batch.column("name")[at].as_py(), "winner_time": int(days[at]) * DAY}
+    return {"winner_name": None, "winner_time": None}
 
 
 def _first_replaced(tables: FactTables) -> Replaced | None:
@@ -208,15 +226,16 @@ def decide_settled(tables: FactTables, settled: Settled, *, in_series: bool) -> 
         at = np.flatnonzero(found.settled)
         changed = some["content_hi"][at] != found.content
         keyed = some["keyless"][at] == 0
-        clashes = np.zeros(len(at), bool)
+        clashes, cell = np.zeros(len(at), bool), np.zeros(len(at), np.uint64)
         person = some["person"][at]
         if found.cell is not None and found.person is not None and in_series:
             ordinals[at] |= np.where(changed & keyed, CHANGED, 0).astype(np.uint32)
             cells = cells_of(some["hash"][at], some["time"][at])
             clashes = changed & keyed & (cells != found.cell)
+            cell = np.where(clashes, found.cell, cell)
             person = np.where(changed & keyed & ~clashes, found.person, person)
         flags = (one.astype(np.uint8) for one in (changed, clashes))
-        tables.add("settled", some["place"][at], ordinals[at], *flags, person)
+        tables.add("settled", some["place"][at], ordinals[at], *flags, person, cell)
     tables.run("DELETE FROM decided WHERE place IN (SELECT place FROM settled)")
     tables.run(
         "INSERT INTO decided SELECT place, block, row, position, row_events, event, name, time,"
@@ -224,8 +243,8 @@ def decide_settled(tables: FactTables, settled: Settled, *, in_series: bool) -> 
     )
     for table, those in (("clashing", "settled.clashes = 1"), ("strangers", "settled.winner_person != person")):
         tables.run(
-            f"INSERT INTO {table} SELECT block, row, name, time, -1, -1, name, time, person, settled.winner_person"
-            f" FROM facts JOIN settled USING (place) WHERE {those}"
+            f"INSERT INTO {table} SELECT block, row, name, time, -1, -1, name, time, person,"
+            f" settled.winner_person, cell FROM facts JOIN settled USING (place) WHERE {those}"
         )
     tables.apply_decisions()
     changed = tables.number("SELECT sum(changed) FROM settled")

@@ -17,6 +17,7 @@ from pipeline.jobs.arrivals import RecordedPart, find_arrivals, may_have_changed
 from pipeline.jobs.calendar import Window
 from pipeline.jobs.opening import open_state
 from pipeline.local_service import LocalService
+from pipeline.report.terminal.job_view import window_line
 from tests.support.jobs import code, counts, days, outcomes, put, ran, row, run, sent_once, write_job
 from tests.support.stores import a_bucket
 
@@ -36,10 +37,29 @@ def test_of_a_late_part_and_of_a_changed_one_only_what_is_new_is_sent(tmp_path: 
     assert sent_once(service, [*rows, row(2, 50)])
     assert run(job).windows == []
     put(tmp_path, 2, [row(2, 0), row(2, 1, plan="other"), row(2, 60)])
-    assert outcomes(run(job)) == {"2024-01-02": "done"}
+    line = window_line(run(job).windows[0])
+    assert "done: 1 event sent, 2 sent before, 1 of them with other values now, of 3 rows in 1 file" in line
+    assert "done: 2 sent before, 1 of them with other values now" in ran(job, "--history")[1]
+    assert json.loads(ran(job, "--history", "--json")[1])["attempts"][-1]["events"]["changed_since_settled"] == 1
     plan = json.loads((tmp_path / "state/nightly/windows/2024-01-02/plan-3/plan.json").read_text())
     assert (plan["skips"], plan["warnings"]["changed_since_settled"]) == ({"already_settled": 2}, 1)
     assert sent_once(service, [*rows, row(2, 50), row(2, 60)])
+
+
+def test_a_key_conflict_with_what_was_sent_names_the_difference(tmp_path: Path, service: LocalService) -> None:
+    """Its event name, its UTC day or its person. A name that no row of the file has is not known."""
+    days(tmp_path, 1)
+    job = write_job(tmp_path, service.url, lookback="1", until="2024-01-02")
+    run(job)
+    day = row(1, 4, timestamp="2024-01-02T01:00:00Z")
+    put(tmp_path, 1, [row(1, 0), row(1, 3, event="Left"), day, row(1, 6, distinct_id="other"), row(1, 1)])
+    said = str(run(job).problem)
+    sent = "and an event that an earlier plan sent"
+    assert f"row 2 of a.jsonl (Left, 2024-01-01) {sent} (Step 0, 2024-01-01);" in said
+    assert f"row 3 of a.jsonl (Step 1, 2024-01-02) {sent} (Step 1, 2024-01-01);" in said
+    assert f"row 4 of a.jsonl (Step 0, 2024-01-01) {sent} (Step 0, 2024-01-01) of another person" in said
+    put(tmp_path, 1, [row(1, 3, event="Left")])
+    assert f"row 1 of a.jsonl (Left, 2024-01-01) {sent} with another event name" in str(run(job).problem)
 
 
 def test_files_whose_bytes_or_events_are_known_are_no_change(tmp_path: Path, service: LocalService) -> None:
@@ -155,7 +175,9 @@ def test_a_changed_export_of_a_finished_window_stops_it(tmp_path: Path, service:
     said = "exports/2024/01/01/a.jsonl; 1 events are new, 9 were sent before, 1 of them with other values"
     assert said in str(done.problem)
     assert code(run(job)) == 4
-    assert said.partition(";")[0] in ran(job, "--history")[1].replace("\n", "").replace(" ", "")
+    history = ran(job, "--history")[1]
+    assert history.count(f"2024-01-01 stopped: exported again after it was sent: {said} now\n") == 1
+    assert history.splitlines()[-1] == "Job nightly: 2 done, 0 waiting, 1 stopped, 0 open."
     assert sent_once(service, rows)
     unproved = write_job_receipt(tmp_path / "state/nightly").unproved
     assert unproved[0].endswith("they were exported again. 1 window: 2024-01-01.")
@@ -173,9 +195,10 @@ def test_a_job_sends_what_is_new_of_a_changed_export_where_it_says_so(
     job = write_job(tmp_path, service.url, changed="send-new", lookback=lookback, until="2024-01-03")
     run(job)
     (tmp_path / "exports/2024/01/01/a.jsonl").unlink()
-    put(tmp_path, 1, [*rows[:10], row(1, 60)], name)
+    put(tmp_path, 1, [*rows[:8], row(1, 8, plan="other"), row(1, 9, plan="other"), row(1, 60)], name)
     done = run(job)
     assert (code(done), outcomes(done)) == (0, {"2024-01-01": "done"})
+    assert "10 sent before, 2 of them with other values now" in window_line(done.windows[0])
     assert counts(job)[-1] == ("2024-01-01", "done", 1, 10)
     assert run(job).windows == []
     assert sent_once(service, [*rows, row(1, 60)])
@@ -191,6 +214,7 @@ def test_a_job_ignores_a_changed_export_where_it_says_so(tmp_path: Path, service
     done = run(job)
     assert (code(done), outcomes(done), len(counts(job))) == (0, {"2024-01-01": "done"}, 2)
     assert done.windows[0].detail.endswith("a.jsonl; ignored")
+    assert ran(job, "--history")[1].splitlines()[-1] == "Job nightly: 2 done, 0 waiting, 0 stopped, 0 open."
     assert run(job).windows == []
     assert sent_once(service, rows)
 

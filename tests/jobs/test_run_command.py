@@ -158,10 +158,13 @@ def test_the_command_prints_a_line_for_each_window_and_the_history(tmp_path: Pat
     code, said, told = ran(job, "--history")
     assert (code, told) == (0, "")
     assert said.splitlines()[-1] == "Job nightly: 2 done, 1 waiting, 1 stopped, 0 open."
-    assert re.findall(r"^ *(2024-\S+)", said, re.M) == [
+    assert re.findall(r"^ *(2024-\S+)", said.partition("\n\n")[0], re.M) == [
         "2024-01-01", "2024-01-02", "2024-01-03", "2024-01-03", "2024-01-04",
     ]  # fmt: skip
     history = json.loads(ran(job, "--history", "--json")[1])
     assert history["format"] == "backcast.history/1"
-    assert history["attempts"][0]["events"] == {"made": 10, "accepted": 10, "refused": 0, "already_settled": 0}
+    assert history["attempts"][0]["events"] == {
+        "made": 10, "accepted": 10, "refused": 0, "already_settled": 0,
+        "changed_since_settled": 0,
+    }  # fmt: skip
     assert [one["state"] for one in history["windows"]] == ["done", "waiting", "stopped", "done"]

@@ -50,12 +50,17 @@ def live(service: LocalService, moment: str) -> None:
 
 
 def test_a_job_fills_up_to_the_first_live_event_and_remembers_it(tmp_path: Path, service: LocalService) -> None:
-    """Rows from then on are left out and counted, also in runs that have no personal key any more; `live: allow` lets
-    them in."""
+    """Rows from then on are left out and counted, in dry runs too, and in runs that have no personal key any more;
+    `live: allow` lets them in."""
     rows = days(tmp_path, 1, 2, 3)
     warned: list[str] = []
     live(service, "2024-01-02T10:00:05Z")
     job = write_job(tmp_path, service.url, until="2024-01-03")
+    dry = run(job, dry_run=True, personal_key=OWN, hooks=JobHooks(warn=warned.append))
+    assert [one.attempt and one.attempt.events for one in dry.windows] == [10, 5]
+    assert "live events of the target begin at 2024-01-02T10:00:05" in warned.pop()
+    run(job, dry_run=True, personal_key=Secret("phx_test_other"), hooks=JobHooks(warn=warned.append))
+    assert "cannot ask when live events of the target begin: " in warned.pop()
     done = run(job, personal_key=OWN, hooks=JobHooks(warn=warned.append))
     assert code(done) == 0, done.problem
     assert [line for line in warned if "live events of the target begin at 2024-01-02T10:00:05" in line]

@@ -86,24 +86,25 @@ class SourceExamples:
         return ids
 
     def pairs(self, clashes: Iterable[Clash]) -> list[str]:
-        """Each clash in words: where the two rows with one key are, and their event names and UTC days, or else that
-        they belong to different persons."""
+        """Each clash in words: where the two rows with one key are, and their event names and UTC days; if these are
+        the same, they belong to different persons."""
 
         def winner(clash: Clash) -> str:
-            if clash.winner == EARLIER:
-                return "an event that an earlier plan sent"
-            return row(clash.winner, clash.winner_name, clash.winner_time)
+            if clash.winner_time is None:
+                return "an event that an earlier plan sent with another event name"
+            same = clash.name == clash.winner_name and clash.time // DAY == clash.winner_time // DAY
+            where = "an event that an earlier plan sent" if clash.winner == EARLIER else row(clash.winner)
+            return f"{where} {said(clash.winner_name, clash.winner_time)}" + (" of another person" if same else "")
 
-        def row(block_row: tuple[int, int], name: str | None, time: int) -> str:
+        def row(block_row: tuple[int, int]) -> str:
             example = self.at(*block_row, "")
+            return f"row {example.row:,} of {example.part}"
+
+        def said(name: str | None, time: int) -> str:
             event = "no event" if name is None else printable(name, _NAME_CHARACTERS)
-            return f"row {example.row:,} of {example.part} ({event}, {day_name(time // DAY)})"
+            return f"({event}, {day_name(time // DAY)})"
 
-        def of(clash: Clash) -> str:
-            alike = clash.name == clash.winner_name and clash.time // DAY == clash.winner_time // DAY
-            return " of another person" if alike else ""
-
-        return [f"{row(clash.row, clash.name, clash.time)} and {winner(clash)}" + of(clash) for clash in clashes]
+        return [f"{row(clash.row)} {said(clash.name, clash.time)} and {winner(clash)}" for clash in clashes]
 
     def differences(self, left_out: Place, sent: Place, shown: Shown) -> str:
         """The first properties and members in which two events differ, with both values, which are masked unless

@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from pipeline.jobs.proof import Proof
     from pipeline.jobs.run import JobRun
 
-WIDE = 110
-"""Columns of a terminal that show every count of the history."""
 _COLUMNS = (
     "#window", "when", "outcome", "proof", "#sent", "#refused", "#rejected", "#files", "#rows", "#sent before",
     "#skipped", "#took",
 )  # fmt: skip
-_NARROW = (0, 2, 3, 4, 5, 6)
+_LEFT_OUT = ("#took", "#files", "when", "#skipped", "#rows", "#sent before", "proof", "#refused", "#rejected")
+"""The columns that a narrow terminal does without, in this order."""
 _STYLES = {
     "done": "green",
     "stopped": "bold red",
@@ -59,7 +58,7 @@ def _counted(attempt: Attempt, outcome: str) -> str:
     else:
         events = f"{pluralize(attempt.sent, 'event')} sent"
     counts = {
-        "sent before": attempt.already,
+        _sent_before(attempt): attempt.already,
         "refused": attempt.refused,
         "merges not sent": attempt.held,
         "rows skipped": attempt.skipped - attempt.already,
@@ -68,6 +67,11 @@ def _counted(attempt: Attempt, outcome: str) -> str:
     texts = [events, *(f"{count:,} {name}" for name, count in counts.items() if count > 0)]
     rows = f"{pluralize(attempt.rows, 'row')} in {pluralize(attempt.parts, 'file')}"
     return f"{', '.join(texts)}, of {rows}, {attempt.seconds:.1f} s"
+
+
+def _sent_before(attempt: Attempt) -> str:
+    """The words after the number of events that earlier windows sent."""
+    return "sent before" + (f", {attempt.changed:,} of them with other values now" if attempt.changed else "")
 
 
 def _outcome(attempt: Attempt) -> str:
@@ -105,7 +109,10 @@ def history_object(
     return {
         "format": "backcast.history/1",
         "job": job,
-        "windows": [{"window": window.label, "state": window.state, "detail": window.detail} for window in windows],
+        "windows": [
+            {"window": window.label, "state": window.state, "stopped": window.stopped, "detail": window.detail}
+            for window in windows
+        ],
         "attempts": [
             {"window": attempt.window, "number": attempt.number, "outcome": _outcome(attempt)}
             | {name: getattr(attempt, name) for name in ("started", "ended", "detail", "proof")}
@@ -125,14 +132,21 @@ def _counts(attempt: Attempt) -> dict[str, object]:
             "accepted": attempt.sent,
             "refused": attempt.refused,
             "already_settled": attempt.already,
+            "changed_since_settled": attempt.changed,
         },
         "held_merges": attempt.held,
         "seconds": round(attempt.seconds, 3),
     }
 
 
-def _detail(outcome: str, detail: str) -> Text:
-    return text(f"{outcome}: {detail}" if detail else outcome, 240)
+def _fitting(rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """The places of the columns that fit into this width."""
+    widths = [max(len(name.lstrip("#")), *(len(row[place]) for row in rows)) + 2 for place, name in enumerate(_COLUMNS)]
+    places = [*range(len(_COLUMNS))]
+    for name in _LEFT_OUT:
+        if sum(widths[place] for place in places) - 2 > width:
+            places.remove(_COLUMNS.index(name))
+    return places
 
 
 def show_history(
@@ -142,18 +156,15 @@ def show_history(
     attempts: Sequence[Attempt],
     off: Sequence[PausedFunction],
 ) -> None:
-    """A row for each plan, and one for each window without a plan; fewer counts on a narrow terminal."""
-    places = range(len(_COLUMNS)) if console.width >= WIDE else _NARROW
-    shown = table(*(_COLUMNS[place] for place in places))
-    for column in shown.columns:
-        column.no_wrap = column.no_wrap or column.header in ("when", "proof")
-    rows: list[tuple[str, int, list[str | Text], str]] = []
+    """A row for each plan, and one for each window without a plan, with the counts that fit; then a line for each of
+    them that needs words."""
+    rows: list[tuple[str, int, list[str], str, str]] = []
     for attempt in attempts:
         counts = attempt.sent, attempt.refused, attempt.rejected, attempt.parts, attempt.rows, attempt.already
-        cells: list[str | Text] = [
+        cells = [
             attempt.window,
             attempt.started[:16],
-            _detail(_outcome(attempt), attempt.detail),
+            _outcome(attempt),
             attempt.proof or ("" if attempt.state != "done" else "not read" if attempt.sent else "nothing sent"),
             *map(number, (*counts, attempt.skipped - attempt.already)),
             f"{attempt.seconds:,.1f} s",
@@ -161,20 +172,35 @@ def show_history(
         style = _STYLES.get(attempt.proof, _STYLES.get(attempt.state, ""))
         if style == "green" and (attempt.refused or attempt.rejected):
             style = "yellow"
-        rows.append((attempt.window, attempt.id, cells, style))
-    planned = {attempt.window for attempt in attempts}
+        detail = "" if attempt.proof == "proved" else attempt.detail
+        if attempt.changed and attempt.state == "done":
+            detail = "; ".join(filter(None, (f"{attempt.already:,} {_sent_before(attempt)}", detail)))
+        rows.append((attempt.window, attempt.id, cells, style, detail))
+    told = {attempt.window: attempt.detail for attempt in attempts}
     for window in windows:
         changed = window.exported_again
-        if window.label not in planned or changed:
-            detail = _detail("changed" if changed else window.state, window.detail)
+        if window.label not in told or (changed and window.detail != told[window.label]):
+            state = "changed" if changed else window.state
             style = "yellow" if changed else _STYLES.get(window.state, "")
             after = attempts[-1].id if changed and attempts else 0
-            rows.append((window.label, after, [window.label, "", detail, *[""] * (len(_COLUMNS) - 3)], style))
-    for _, _, cells, style in sorted(rows, key=itemgetter(0, 1)):
-        shown.add_row(*(cells[place] for place in places), style=style)
+            cells = [window.label, "", state, *[""] * (len(_COLUMNS) - 3)]
+            rows.append((window.label, after, cells, style, window.detail))
+    rows.sort(key=itemgetter(0, 1))
     if rows:
+        places = _fitting([cells for _, _, cells, _, _ in rows], console.width)
+        shown = table(*(_COLUMNS[place] for place in places))
+        for _, _, cells, style, _ in rows:
+            shown.add_row(*(cells[place] for place in places), style=style)
         console.print(shown)
-    states = [window.state for window in windows]
+    outcome = _COLUMNS.index("outcome")
+    lines = {f"{label} {cells[outcome]}: {detail}": style for label, _, cells, style, detail in rows if detail}
+    if lines:
+        console.print()
+    for line, style in lines.items():  # a window that every run stops says so once
+        console.print(text(line, 2_000), style=style, soft_wrap=True)
+    if lines:
+        console.print()
+    states = ["stopped" if window.stopped else window.state for window in windows]
     counted = ", ".join(f"{states.count(state):,} {state}" for state in ("done", "waiting", "stopped", "open"))
     sent = [attempt for attempt in attempts if attempt.sent and attempt.state == "done"]
     if sent:
