@@ -133,7 +133,8 @@ class PlanOptions(Checked):
         job="timezone", job_help="the zone, if the tool writes local times; a list with ZONE@DATE if it changed",
     )  # fmt: skip
     settings: Mapping[str, str] = option(
-        dict, "--set", many=True, read=read_settings, metavar="KEY=VALUE", help="A setting of the mapping.",
+        dict, "--set", many=True, read=read_settings, metavar="KEY=VALUE",
+        help="A setting of the mapping, or of the files: header=3, sheet=NAME (survey --help has all).",
         job="set", job_help="settings of the mapping, name: value",
     )  # fmt: skip
     exclude_ids: Path | str | None = option(
