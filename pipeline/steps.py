@@ -371,7 +371,7 @@ def _refuse_open(plan: Plan, directory: Directory, options: DiscardOptions) -> N
     if read_plan(directory).digest != plan.digest:
         raise UnsafePlan(
             f"{directory.name} contains another plan by now; nothing was discarded",
-            hint="look at it, then run the same command again",
+            hint=f"look at it: backcast status {quoted(directory.name)}; then run the same command again",
         )
     unlock(lock_file(directory.ledger, "this plan"))
     if options.unsent:
