@@ -33,7 +33,7 @@ def choose_phases(names: Sequence[str] | None) -> tuple[str, ...]:
             meant = f"; did you mean {near[0]!r}?" if near else ""
             raise UsageError(f"{name!r} is not a phase{meant}", hint=f"the phases are {', '.join(PHASES)}")
     if not names:
-        raise UsageError("--phases names no phase", hint=f"name one or more of: --phases {','.join(PHASES)}")
+        raise UsageError("--phases names no phase", hint=f"the phases are {', '.join(PHASES)}")
     return tuple(phase for phase in PHASES if phase in names)
 
 

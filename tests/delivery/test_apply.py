@@ -97,7 +97,7 @@ def test_a_dry_run_begins_where_the_ledger_stands(tmp_path: Path) -> None:
         assert (dry.counts.batches_made, dry.counts.in_doubt, dry.balanced) == (4, 0, True)
         assert (directory / "ledger.sqlite").read_bytes() == before
         assert len(server.asked) == 4
-        with pytest.raises(BrokenLedger, match="belongs to target"):
+        with pytest.raises(BrokenLedger, match="belongs to the target"):
             run(directory, "http://127.0.0.1:1", dry_run=True)
     with serving(scripted(Reply()), port=server.port) as server:
         run(directory, server.url)

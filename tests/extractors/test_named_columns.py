@@ -75,7 +75,7 @@ def test_columns_are_of_delimited_files_without_a_header(call: Any, tmp_path: Pa
     (tmp_path / "t.jsonl").write_text('{"user":"u","event":"E","at":"2023-01-02T03:04:05Z"}\n')
     printed = call("plan", tmp_path / "t.jsonl", "-m", "generic", *SET, "-o", tmp_path / "plan")
     assert printed.code == 2
-    assert "the files include no delimited file" in printed.two_lines[0]
+    assert "the export has no delimited file" in printed.two_lines[0]
 
 
 def test_an_escape_is_declared_where_no_cell_is_null(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_a_plan_refuses_a_fetch_with_a_changed_file(change: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("part", "status", "code", "message"),
     [
-        (MANIFEST, 403, "AccessDenied", "no permission to read it"),
+        (MANIFEST, 403, "AccessDenied", "cannot be read: permission denied"),
         (".jsonl.gz", 400, "Odd", "cannot be read from its store: .*Odd"),
     ],
 )

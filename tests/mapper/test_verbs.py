@@ -306,7 +306,7 @@ def test_what_cannot_be_calculated_is_missing_with_a_warning(verb: str, message:
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        (SET + '{template: "{"}\n', "a single brace"),
+        (SET + '{template: "{"}\n', "a single { or }"),
         (SET + "{lookup: a, table: nowhere}\n", "unknown table 'nowhere'"),
         (SET + "{item: first, of: a}\n", "not a number"),
         (SET + "{url: hots, of: a}\n", "no part 'hots'"),
