@@ -123,7 +123,7 @@ def refuse_replacing(url: str, content: bytes) -> None:
 
 def _no_condition(url: str) -> UsageError:
     return UsageError(
-        f"the store of {url} ignores conditional writes: it replaced an object that must not exist yet",
+        f"the store of {url} has no conditional writes: it would replace an object that must not exist yet",
         hint="use a folder on this machine, or a store that has them (S3's header If-None-Match)",
     )
 

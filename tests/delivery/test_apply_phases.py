@@ -227,7 +227,7 @@ def test_a_phase_in_doubt_is_not_over(tmp_path: Path) -> None:
     assert run_to(directory, CallDestination(send), send_limits=retry_policy).counts.in_doubt
     plan, place = open_plan(directory)
     request = "http://127.0.0.1:1", Secret(KEY), ApplyOptions(phases=("groups", "events"))
-    with pytest.raises(UnsafePlan, match="needs the phase identities, but 7 events of it"):
+    with pytest.raises(UnsafePlan, match="needs the phase identities first, and 7 events of identities"):
         check_send(plan, place, *request)
     answers["identities"] = Response(ResponseKind.POISON, 400, taken=False)
     left: set[int] = set()

@@ -183,7 +183,7 @@ def test_a_bucket_that_cannot_be_claimed_gets_no_files(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="the bucket of s3://no-such-bucket-anywhere/files does not exist"):
             pipeline.apply_plan(plan, "s3://no-such-bucket-anywhere/files", ApplyOptions())
         for _ in range(2):
-            with a_store_that_replaces(), pytest.raises(UsageError, match="replaces an object"):
+            with a_store_that_replaces(), pytest.raises(UsageError, match="has no conditional writes"):
                 pipeline.apply_plan(plan, f"{bucket.url}/files", ApplyOptions())
             assert list(bucket.objects()) == ["files/manifest.json"]
 

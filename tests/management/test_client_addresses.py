@@ -66,7 +66,7 @@ def test_without_a_project_the_only_one_is_chosen() -> None:
         assert (client.choose_project(), client.project_id) == ("7", "7")
         with pytest.raises(UsageError, match=r"7 \(Shop\), 8 \(Test\)"):
             client.choose_project()
-        with pytest.raises(UsageError, match="no project"):
+        with pytest.raises(UsageError, match="cannot read any project"):
             client.choose_project()
 
 
