@@ -93,7 +93,7 @@ def test_a_plan_stops_where_backslashes_may_be_escapes(call: Any, tmp_path: Path
     words = ("plan", tmp_path / "t.tsv", "-m", "generic", *SET[2:], "-o", tmp_path / "plan", "--json")
     printed = call(*words)
     assert printed.code == 3
-    assert "may be escapes" in printed.two_lines[0]
+    assert "may be database escapes" in printed.two_lines[0]
     assert "--set escape='\\'" in printed.two_lines[1]
     for escape in ("\\", "none"):
         assert call(*words, "--set", f"escape={escape}").json["rows"]["mapped"] == 2

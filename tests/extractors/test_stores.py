@@ -154,7 +154,7 @@ def test_what_is_no_export_is_left_out_and_named(bucket: Bucket, tmp_path: Path)
         ("s3://BUCKET/a?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=secret", UsageError, "contains a user"),
         ("s3://BUCKET/a*&X-Amz-Signature=secret", UsageError, "contains a user"),
         ("gs://BUCKET/a?x-goog-signature=secret", UsageError, "contains a user"),
-        ("https://user:secret@host/a.csv?sig=secret", UsageError, r"^https://\*\*\*@host/a.csv is an address"),
+        ("https://user:secret@host/a.csv?sig=secret", UsageError, r"^backcast cannot read from https://\*\*\*@host/a.csv$"),
         ("s3://", UsageError, "names no bucket"),
         ("s3:///a", UsageError, "names no bucket"),
         ("ftp://host/a", UsageError, "backcast cannot read from"),
@@ -189,7 +189,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     with pytest.raises(UsageError) as raised:
         open_source(["gs://bucket/a"])
-    assert raised.value.hint == "pip install 'backcast[gcs]'"
+    assert raised.value.hint == "install it: pip install 'backcast[gcs]'"
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz"])
