@@ -154,7 +154,11 @@ def test_what_is_no_export_is_left_out_and_named(bucket: Bucket, tmp_path: Path)
         ("s3://BUCKET/a?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=secret", UsageError, "contains a user"),
         ("s3://BUCKET/a*&X-Amz-Signature=secret", UsageError, "contains a user"),
         ("gs://BUCKET/a?x-goog-signature=secret", UsageError, "contains a user"),
-        ("https://user:secret@host/a.csv?sig=secret", UsageError, r"^backcast cannot read from https://\*\*\*@host/a.csv$"),
+        (
+            "https://user:secret@host/a.csv?sig=secret",
+            UsageError,
+            r"^backcast cannot read from https://\*\*\*@host/a.csv$",
+        ),
         ("s3://", UsageError, "names no bucket"),
         ("s3:///a", UsageError, "names no bucket"),
         ("ftp://host/a", UsageError, "backcast cannot read from"),
