@@ -152,5 +152,5 @@ def test_a_store_that_replaces_what_is_there_is_refused(bucket: Bucket, tmp_path
     with a_store_that_replaces(), pytest.raises(UsageError, match="has no conditional writes") as raised:
         pipeline.plan_export(export(tmp_path / "export", 5), f"{bucket.url}/june", OPTIONS)
     assert "If-None-Match" in str(raised.value.hint)
-    assert "a folder of this machine" in str(raised.value.hint)
+    assert "a folder on this machine" in str(raised.value.hint)
     assert list(bucket.objects()) == ["june/plan.json"]
