@@ -337,10 +337,7 @@ def read_whole_history(path: Path) -> History:
     """The whole state, even while the job runs. Raises UsageError if there is none, BrokenLedger."""
     with _reading(path) as database:
         if database is None:
-            raise UsageError(
-                f"{path.parent} contains no state of a job",
-                hint="name the folder that the job file has under `state`, after a run",
-            )
+            raise UsageError(f"{path.parent} contains no state of a job", hint="name the folder that a run wrote")
         belongs = dict(database.execute("select key, value from meta"))
         return History(belongs, _windows(database), _attempts(database), *digest_uuids(database))
 
@@ -417,6 +414,5 @@ def _check(database: sqlite3.Connection, schema: str, path: Path, belongs: dict[
         if stored.get(name) != value:
             raise UsageError(
                 f"{path} belongs to the {name} {stored.get(name)!r}, not to {value!r}",
-                hint="name another folder under `state` in the job file: what one target or calendar settled does not"
-                " apply to another",
+                hint="name another folder under `state` in the job file: each is for one target and calendar",
             )
