@@ -260,7 +260,7 @@ def plan(
             "plan uses --rate only for an estimate", hint="add --estimate, or give --rate to apply instead"
         )
     if directory is None:
-        raise UsageError("-o is missing: a plan is written to a new directory", hint="for example: -o plan/")
+        raise UsageError("-o is missing: a plan is written to a new directory", hint="add -o DIR, for example -o plan/")
     from pipeline import api
     from pipeline.plan.in_bucket import directory_at
     from pipeline.report import machine
