@@ -155,7 +155,8 @@ def personal_key(file: str | None = None, environment: Mapping[str, str] = os.en
         )
     if text and not _is_token(text):
         raise UsageError(
-            "the personal key has a shape that no header can carry", hint="copy it again: phx_ and letters"
+            "the personal key contains a character that an HTTP header cannot carry",
+            hint="copy it again, without spaces or line breaks; it begins with phx_",
         )
     return key
 
@@ -181,4 +182,6 @@ def _read(file: str | None, variable: str, flag: str, environment: Mapping[str, 
     try:
         return Secret(Path(file).read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the key in {file}: {error}", hint=f"give a readable file to {flag}") from None
+        raise UsageError(
+            f"cannot read the key in {file}: {error}", hint=f"give {flag} a file that you may read"
+        ) from None

@@ -64,7 +64,9 @@ def may_replace(path: Path, begins: tuple[bytes, ...], option: str) -> None:
         with path.open("rb") as file:
             head = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
         if head and not head.startswith(begins):
-            raise UsageError(f"{option}: {path} exists, and is not such a report", hint=hint)
+            raise UsageError(
+                f"{option}: {path} exists and is another kind of file, so it is not overwritten", hint=hint
+            )
     if not path.parent.is_dir():
         raise UsageError(f"{option}: the folder {path.parent} does not exist", hint="create the folder first")
 

@@ -98,7 +98,7 @@ def read_progress(folder: Path, sources: Sequence[str]) -> Progress:
         ) from None
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(
-            f"cannot read {folder / FILE}: {error}", hint="correct that file, or remove it and the folder"
+            f"cannot read {folder / FILE}: {error}", hint="restore that file, or start again in a new folder: -o DIR"
         ) from None
     if progress.sources != whole:
         raise UsageError(
@@ -174,7 +174,7 @@ def _mappings_of(survey: Survey, sources: Sequence[str]) -> list[str]:
             for names, paths in by_tools.items()
         )
         raise UsageError(
-            f"the files of this export are not of one tool ({tools})",
+            f"the files of this export come from different tools ({tools})",
             hint=f"start with the files of one tool at a time: {_apart(list(by_tools.values()), sources)}",
         )
     return sorted(common)

@@ -98,7 +98,10 @@ def certificates_for(base: str, ca_file: str | None) -> ssl.SSLContext | None:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise UsageError(f"cannot read the certificates in {ca_file}: {error}", hint="give a PEM file") from None
+        raise UsageError(
+            f"cannot read the certificates in {ca_file}: {error}",
+            hint="give a readable PEM file with --ca-file or in SSL_CERT_FILE",
+        ) from None
 
 
 def exchange(

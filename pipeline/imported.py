@@ -58,8 +58,9 @@ def compare_files(
     assert place is not None
     if options.repair:
         raise UsageError(
-            "verify cannot repair files",
-            hint="restore them; or plan again, and write that plan to another folder: its events have the same uuids",
+            "--repair works for a service, not for files",
+            hint="restore the files from a copy; or plan again and write the new plan to another folder: its events"
+            " keep their uuids",
         )
     check_target(directory.ledger, address_of(to))
     manifest = read_manifest(place)

@@ -74,13 +74,13 @@ class Checked:
             if value is None or value == one.default:
                 continue
             if about.choices and value not in about.choices:
-                raise UsageError(f"{one.name} is {value!r}", hint=f"it may be {' or '.join(about.choices)}")
+                raise UsageError(f"{one.name} cannot be {value!r}", hint=f"use {' or '.join(about.choices)}")
             if about.least is not None and value < about.least:
-                raise UsageError(f"{one.name} is {value!r}", hint=f"it may be {about.least:,} or more")
+                raise UsageError(f"{one.name} cannot be {value!r}", hint=f"use {about.least:,} or more")
             if about.above is not None and value <= about.above:
-                raise UsageError(f"{one.name} is {value!r}", hint=f"it must be more than {about.above:,}")
+                raise UsageError(f"{one.name} cannot be {value!r}", hint=f"use more than {about.above:,}")
             if about.most is not None and value > about.most:
-                raise UsageError(f"{one.name} is {value!r}", hint=f"it may be {about.most:,} or less")
+                raise UsageError(f"{one.name} cannot be {value!r}", hint=f"use {about.most:,} or less")
 
 
 def read_instant(text: str) -> int:
@@ -107,7 +107,7 @@ def read_settings(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise UsageError(f"not key=value: {text!r}", hint="for example --set event=event_name")
+            raise UsageError(f"{text!r} is not key=value", hint="for example --set event=event_name")
         if key in found:
             raise UsageError(f"{key} is given twice", hint="give it once")
         found[key] = value
@@ -123,7 +123,7 @@ def read_report(text: str) -> Path:
     """The file of `junit=FILE`. Raises UsageError."""
     kind, _, file = text.partition("=")
     if kind != "junit" or not file:
-        raise UsageError(f"not junit=FILE: {text!r}", hint="for example --report junit=checks.xml")
+        raise UsageError(f"{text!r} is not junit=FILE", hint="for example --report junit=checks.xml")
     return Path(file)
 
 
@@ -136,7 +136,7 @@ def read_seconds(text: str) -> float:
     except ValueError:
         found = -1.0
     if not 0 <= found < float("inf"):
-        raise UsageError(f"not a length of time: {text!r}", hint="write 90s, 15m, 1h or 2d")
+        raise UsageError(f"{text!r} is not a length of time", hint="write 90s, 15m, 1h or 2d")
     return found
 
 
@@ -163,9 +163,9 @@ def micros(moment: Instant | FirstLive | None, name: str) -> int | None:
     if moment is None or isinstance(moment, int):
         return moment
     if moment == FIRST_LIVE:
-        raise UsageError(f"{name} is {moment!r}, which only a target can tell", hint="give a time")
+        raise UsageError(f"{name} cannot be {moment!r} here: only a target knows that moment", hint="give a time")
     if not isinstance(moment, datetime):
-        raise UsageError(f"{name} is {moment!r}", hint="give a datetime with a tzinfo, or µs since 1970")
+        raise UsageError(f"{name} cannot be {moment!r}", hint="give a datetime with a tzinfo, or µs since 1970")
     if moment.tzinfo is None:
         raise UsageError(f"{name} has no offset: {moment.isoformat()}", hint="give a datetime with a tzinfo")
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)

@@ -307,9 +307,8 @@ def verify(
 def _of_project(
     plan: Plan, directory: Directory, to: str, options: VerifyOptions, key: Secret, keys: KeySource
 ) -> VerifyOptions:
-    """The options with the project to read: the one that is named, the one to which `apply` recorded that it sends, or
-    that of the capture key or of the personal key. A wrong project would make `--repair` send everything again.
-    Raises UsageError if none is known."""
+    """The options with the project to read: the named one, the one to which `apply` sent, or that of the keys. A wrong
+    one would make `--repair` send everything again. Raises UsageError if none is known."""
     from pipeline.management import ManagementClient
     from pipeline.preflight.project import find_project
     from pipeline.report.records import read_preflight
@@ -397,7 +396,7 @@ def _refuse_open(plan: Plan, directory: Directory, options: DiscardOptions) -> N
     if read_plan(directory).digest != plan.digest:
         raise UnsafePlan(
             f"{directory.name} contains another plan by now; nothing was discarded",
-            hint="look at it, then run the same command again",
+            hint=f"look at it: backcast status {quoted(directory.name)}; then run the same command again",
         )
     unlock(lock_file(directory.ledger, "this plan"))
     if options.unsent:

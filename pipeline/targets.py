@@ -32,9 +32,12 @@ def address_of(target: str) -> str:
     except ValueError:
         plain = False
     if not plain or any(character.isspace() or not character.isprintable() for character in target):
-        raise UsageError(f"not a target: {without_credentials(target)!r}", hint=_NO_TARGET)
+        raise UsageError(f"{without_credentials(target)!r} is not a target", hint=_NO_TARGET)
     if parts.username is not None or parts.password is not None:
-        raise UsageError("the target contains a user or a password", hint="a key comes from the environment or a file")
+        raise UsageError(
+            "the target contains a user or a password",
+            hint="remove it; give the key in BACKCAST_PROJECT_KEY or with --project-key-file FILE",
+        )
     if parts.query or parts.fragment:
         shown = without_credentials(target)
         raise UsageError(f"a target must not have a query or a fragment: {shown!r}", hint=_NO_TARGET)
@@ -47,7 +50,7 @@ def files_of(target: str) -> str | None:
     if is_remote(target):
         refuse_foreign(target)
         if not target.isprintable() or has_magic(target):
-            raise UsageError(f"not a prefix of a bucket: {target!r}", hint="give s3://BUCKET/PREFIX")
+            raise UsageError(f"{target!r} is not a prefix in a bucket", hint="give s3://BUCKET/PREFIX")
         return target.rstrip("/")
     if not target.startswith(_FILE):
         return None
@@ -55,9 +58,9 @@ def files_of(target: str) -> str | None:
     if name.startswith("//"):  # a URL, whose host is empty
         name = name.removeprefix("//")
         if not name.startswith("/"):
-            raise UsageError(f"not a folder of this machine: {target!r}", hint="give file:DIR")
+            raise UsageError(f"{target!r} is not a folder on this machine", hint="give file:DIR")
     if not name or not name.isprintable():
-        raise UsageError(f"not a folder: {target!r}", hint="give file:DIR")
+        raise UsageError(f"{target!r} does not name a folder", hint="give file:DIR")
     return os.path.abspath(Path(name).expanduser())
 
 

@@ -411,7 +411,7 @@ def _first_wall(since: str) -> int:
     try:
         day = date.fromisoformat(since)
     except ValueError:
-        raise UsageError(f"not a date: {since!r}", hint="write it as 2021-03-01") from None
+        raise UsageError(f"{since!r} is not a date", hint="write it as 2021-03-01") from None
     return wall_of(datetime(day.year, day.month, day.day))
 
 

@@ -269,21 +269,23 @@ def ask(prompt: Callable[..., Any], question: str, unanswered: UsageError) -> An
 
 def ask_number(events: int, why: str) -> None:
     """Ask for a number of events to be typed before they are sent. Raises UsageError where the answer is another."""
-    hint = f"type {events}, or give --yes"
+    hint = f"run the command again and type {events}, or give --yes"
     answer = ask(
         partial(click.prompt, default="", show_default=False),
         f"Type the number of events ({events}) to {why}",
         UsageError("stdin ended before the number of events was typed; nothing was sent", hint=hint),
     )
     if answer.replace(",", "").replace("_", "").strip() != str(events):
-        raise UsageError("that is not the number of events; nothing was sent", hint=hint)
+        raise UsageError(f"the typed number is not {events}; nothing was sent", hint=hint)
 
 
 def confirm(question: str, yes: bool) -> None:
     """Ask before something is done, unless `yes`. Raises UsageError where the answer is not yes."""
     if yes:
         return
-    unanswered = UsageError("stdin ended without an answer; nothing was done", hint="give --yes")
+    unanswered = UsageError(
+        "stdin ended without an answer; nothing was done", hint="give --yes to do it without a question"
+    )
     if not ask(click.confirm, question, unanswered):
         if not sys.stdin.isatty():
             click.echo(err=True)

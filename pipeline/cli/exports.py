@@ -106,9 +106,11 @@ def of_database(driver: str, pairs: tuple[str, ...], query: str, file: Path, as_
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise UsageError("--option needs NAME=VALUE", hint="such as --option adbc.snowflake.sql.db=EVENTS")
+            raise UsageError("--option needs NAME=VALUE", hint="for example --option adbc.snowflake.sql.db=EVENTS")
         if secret_option(name):
-            raise UsageError(f"--option {name} may be a secret", hint=f"put it into {URI}, {PASSWORD} or {OPTIONS}")
+            raise UsageError(
+                f"--option {name} may be a secret", hint=f"set it in the environment: {URI}, {PASSWORD} or {OPTIONS}"
+            )
         options[name] = value
     return _show_rows(fetch_database(driver, _text_of(query), file, options=options), as_json=as_json, quiet=quiet)
 
@@ -120,7 +122,9 @@ def _text_of(query: str) -> str:
     try:
         return Path(query[1:]).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the query: {error}", hint="give --query SQL or --query @FILE") from None
+        raise UsageError(
+            f"cannot read the query: {error}", hint="check the path after @, or give --query SQL"
+        ) from None
 
 
 def _show_rows(found: QueryResult, *, as_json: bool, quiet: bool) -> int:
@@ -157,7 +161,7 @@ def _command(tool: Tool) -> click.Command:
         if not found.rows:
             raise EmptyExport(
                 f"{tool.title} has no event between {found.manifest.since} and {found.manifest.until}",
-                hint="check the project, the dates and --from",
+                hint="check --since, --until, the region in --from, and the project or its key",
             )
         common.show(_machine(found), lambda console: _draw(console, tool, found), as_json=as_json, quiet=quiet)
         return 7 if found.fewer else 0
@@ -252,9 +256,11 @@ def plan(
     if estimating.estimate:
         return _estimate(sources, options, estimating.rate, as_json=as_json, quiet=quiet)
     if estimating.rate is not None:
-        raise UsageError("--rate belongs to --estimate, and to apply", hint="leave it out, or add --estimate")
+        raise UsageError(
+            "plan uses --rate only for an estimate", hint="add --estimate, or give --rate to apply instead"
+        )
     if directory is None:
-        raise UsageError("no option names where the plan is written", hint="name a new directory: -o DIR")
+        raise UsageError("-o is missing: a plan is written to a new directory", hint="add -o DIR, for example -o plan/")
     from pipeline import api
     from pipeline.plan.in_bucket import directory_at
     from pipeline.report import machine

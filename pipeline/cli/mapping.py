@@ -73,7 +73,7 @@ def show(name: str, as_program: bool, compiled: bool, settings: tuple[str, ...])
     from pipeline.models import SealedOptions
 
     if as_program and compiled:
-        raise UsageError("--program and --compiled exclude each other", hint="give one of the two")
+        raise UsageError("--program and --compiled cannot be combined", hint="leave one of them out")
     document = load(name)
     if not as_program and not compiled:
         click.echo(document.text, nl=False)
@@ -146,7 +146,10 @@ def test(names: tuple[str, ...], changed: bool, update_cases: bool, as_json: boo
     from pipeline.mapper.registry import shipped
 
     if update_cases and not (names and all(Path(name).is_file() for name in names)):
-        raise UsageError("--update-cases writes mapping files, and no file is named", hint="name the file of a mapping")
+        raise UsageError(
+            "--update-cases rewrites mapping files, so it needs their paths",
+            hint="for example: backcast mapping test FILE.yaml --update-cases",
+        )
     results: list[dict[str, object]] = []
     unfinished: dict[str, dict[str, str]] = {}
     written: dict[str, int] = {}
@@ -231,7 +234,10 @@ def new(sources: tuple[str, ...], output: Path | None, ask: bool, settings: tupl
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already", hint="choose another -o FILE")
     if ask and not sys.stdin.isatty():
-        raise UsageError("--ask needs a terminal to ask on", hint="leave it out: what is open is marked in the file")
+        raise UsageError(
+            "--ask asks questions in a terminal, and stdin is not one",
+            hint="leave --ask out: the file then lists the choices under `open`",
+        )
     text = draft_of(sources, read_settings(settings), {} if ask else None)
     if output is None:
         click.echo(text, nl=False)

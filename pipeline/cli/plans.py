@@ -126,7 +126,7 @@ def explain(directory: str, asked: str | None, options: ExplainOptions, report: 
 
     if (asked is None) == (report is None):
         raise UsageError(
-            "name one of: FILE:ROW, a uuid, a distinct_id, --report FILE",
+            "explain needs one of: FILE:ROW, a uuid, a distinct_id, --report FILE",
             hint="for example: backcast explain plan/ events.jsonl:17",
         )
     if report is not None:

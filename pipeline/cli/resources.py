@@ -195,7 +195,9 @@ def _body(
             whole[name] = _json(options[name], _read(options[name], value))
             _note_secret(options[name], value, (name,))
     if not whole and not empty:
-        raise UsageError("there is nothing to send", hint="give a field as an option, or --data")
+        raise UsageError(
+            "no field is given, so there is nothing to send", hint="give a field as an option, or all with --data JSON"
+        )
     return msgspec.json.encode(whole)
 
 
@@ -208,7 +210,9 @@ def _read(option: str, text: str) -> bytes:
     try:
         return Path(text[1:]).read_bytes()
     except OSError as error:
-        raise UsageError(f"{option}: cannot read {text[1:]!r}: {error.strerror}", hint="give @FILE") from None
+        raise UsageError(
+            f"{option}: cannot read {text[1:]!r}: {error.strerror}", hint="check the path after @"
+        ) from None
 
 
 def _json(option: str, text: bytes) -> Any:
@@ -315,7 +319,10 @@ projects = _group("projects", "Projects that the personal key reaches.", "", PRO
 def delete(connection: Connection, id: str, yes: bool, hard: bool, send: bool) -> None:
     """Soft-delete a hog function: `update ID --deleted false` brings it back."""
     if send and not hard:
-        raise UsageError("--send goes with --hard", hint="without --hard the function is soft-deleted at once")
+        raise UsageError(
+            "--send works only with --hard",
+            hint="leave --send out: without --hard the function is soft-deleted at once",
+        )
     if not hard or send:
         confirm(f"Delete hog function {id}?", yes)
     with connection.client() as client:
@@ -366,7 +373,7 @@ def _read_orders(texts: tuple[str, ...]) -> dict[str, int]:
     for text in texts:
         id, _, number = text.rpartition("=")
         if not id or not number.lstrip("-").isascii() or not number.lstrip("-").isdecimal() or len(number) > 18:
-            raise UsageError(f"not ID=N: {text!r}", hint="for example 0190a2c4-…=1")
+            raise UsageError(f"{text!r} is not ID=N", hint="for example 0190a2c4-…=1")
         if id in orders:
             raise UsageError(f"{id} is given twice", hint="give it once")
         orders[id] = int(number)

@@ -70,8 +70,8 @@ def choose_transport(wanted: str, dialect: str, ledger: Ledger, question: Endpoi
         return Choice(recorded)
     if recorded and ledger.was_answered():
         raise UsageError(
-            f"this plan was begun with --transport {recorded}, and a plan never changes its transport",
-            hint="leave --transport out",
+            f"this plan was begun with --transport {recorded}, and keeps it",
+            hint=f"leave --transport out, or give --transport {recorded}",
         )
     if wanted != "auto" or dialect != "posthog":
         return _recorded(ledger, BATCH if wanted == "auto" else wanted)

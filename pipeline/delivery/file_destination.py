@@ -114,7 +114,7 @@ class FileDestination:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(
-                f"cannot write to {folder}: {error.strerror}", hint="name a folder that you may create"
+                f"cannot write to {folder}: {error.strerror}", hint="name a folder that you may write to: --to file:DIR"
             ) from None
         self._lock = lock_file(folder / MANIFEST, str(folder))
         try:
@@ -128,7 +128,9 @@ class FileDestination:
             ) from None
         except OSError as error:
             self.close()
-            raise UsageError(f"cannot use {self._place}: {error}", hint="make it readable and writable") from None
+            raise UsageError(
+                f"cannot use {self._place}: {error}", hint="give yourself the right to read and write it"
+            ) from None
         except BaseException:
             self.close()
             raise
@@ -162,8 +164,8 @@ class FileDestination:
             raise UnsafePlan(
                 f"{self._place} contains {pluralize(written, 'event')}, but the ledger says that the plan wrote"
                 f" {totals.settled:,} there",
-                hint="restore the files or the ledger; or plan again, and write that plan to another folder: its events"
-                " have the same uuids",
+                hint="restore the files or the ledger; or plan again and write the new plan to another folder: its"
+                " events keep their uuids",
             )
 
     def begin_phase(self, phase: str) -> None:
@@ -249,12 +251,14 @@ def _manifest_for(folder: Path, plan: str, tool: str, bucket: str) -> FilesManif
         others = [path.name for path in folder.iterdir() if path.name not in ours]
         if others:
             raise UsageError(
-                f"{folder} is not empty: it contains {min(others)}", hint="name a folder that is new or empty"
+                f"{folder} is not empty: it contains {min(others)}", hint="name a new or empty folder: --to file:DIR"
             )
         manifest = FilesManifest(plan, tool, writer=os.urandom(16).hex() if bucket else msgspec.UNSET)
         write_manifest(folder, manifest)
     if manifest.plan != plan:
-        raise UsageError(f"{folder} contains the files of another plan", hint="name a folder that is new or empty")
+        raise UsageError(
+            f"{folder} contains the files of another plan", hint="name a new or empty folder: --to file:DIR"
+        )
     if bucket:
         _claim(bucket, manifest)
     return manifest
@@ -267,20 +271,20 @@ def _claim(bucket: str, manifest: FilesManifest) -> None:
     if there is None and not manifest.files:
         if others := storage.below(bucket):
             raise UsageError(
-                f"{bucket} is not empty: it contains {min(others)}", hint="name a prefix that is new or empty"
+                f"{bucket} is not empty: it contains {min(others)}", hint="name a new or empty prefix with --to"
             )
         try:
             storage.create(place, encoded(manifest))
         except FileNotFoundError:
             raise UsageError(
-                f"the bucket of {bucket} does not exist", hint="create the bucket first, or correct its name"
+                f"the bucket of {bucket} does not exist", hint="create the bucket first, or check its name in --to"
             ) from None
         there = read_manifest(bucket)
     if there is None:
         raise _damaged(place)
     if there.writer != manifest.writer:
         raise UsageError(
-            f"{bucket} contains the files of another plan directory", hint="name a prefix that is new or empty"
+            f"{bucket} contains the files of another plan directory", hint="name a new or empty prefix with --to"
         )
     storage.refuse_replacing(place, encoded(there))
 
@@ -313,5 +317,6 @@ def _append(file: BinaryIO, content: bytes) -> None:
 def _damaged(path: Path | str) -> UnsafePlan:
     return UnsafePlan(
         f"{path} changed after it was written",
-        hint="restore it; or plan again, and write that plan to another folder: its events have the same uuids",
+        hint="restore it from a copy; or plan again and write the new plan to another folder: its events keep their"
+        " uuids",
     )

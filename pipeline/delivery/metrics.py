@@ -139,8 +139,9 @@ def measured(
         write()
         server = None if port is None else start_http_server(port, "127.0.0.1", collected)
     except OSError as error:
-        where = f"port {port}" if file is None or file.exists() else str(file)
-        raise UsageError(f"cannot write metrics to {where}: {error.strerror}", hint="name another one") from None
+        of_file = file is not None and not file.exists()
+        where, flag = (str(file), "--metrics FILE") if of_file else (f"port {port}", "--metrics-port PORT")
+        raise UsageError(f"cannot write metrics to {where}: {error.strerror}", hint=f"choose another {flag}") from None
     try:
         yield hook
     finally:

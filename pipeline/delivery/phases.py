@@ -31,9 +31,9 @@ def choose_phases(names: Sequence[str] | None) -> tuple[str, ...]:
         if name not in PHASES:
             near = difflib.get_close_matches(name, PHASES, n=1)
             meant = f"; did you mean {near[0]!r}?" if near else ""
-            raise UsageError(f"not a phase: {name!r}{meant}", hint=f"the phases are {', '.join(PHASES)}")
+            raise UsageError(f"{name!r} is not a phase{meant}", hint=f"the phases are {', '.join(PHASES)}")
     if not names:
-        raise UsageError("no phase is named", hint=f"the phases are {', '.join(PHASES)}")
+        raise UsageError("--phases names no phase", hint=f"the phases are {', '.join(PHASES)}")
     return tuple(phase for phase in PHASES if phase in names)
 
 
@@ -48,9 +48,9 @@ def check_phases(plan: Plan, directory: Directory, phases: Sequence[str]) -> Non
             settled, refused, _ = read_totals(directory.ledger).of(needed)
             unsent = planned[needed] - settled - refused
             raise UnsafePlan(
-                f"the phase {phase} needs the phase {needed}, but {pluralize(unsent, 'event')} of it {are(unsent)}"
-                " not settled; nothing was sent",
-                hint=f"send it first, or with it: --phases {','.join(choose_phases([needed, *phases]))}",
+                f"the phase {phase} needs the phase {needed} first, and {pluralize(unsent, 'event')} of {needed}"
+                f" {are(unsent)} not settled; nothing was sent",
+                hint=f"send {needed} first, or both together: --phases {','.join(choose_phases([needed, *phases]))}",
             )
 
 

@@ -101,7 +101,7 @@ def _check_files(options: ApplyOptions) -> None:
         if given:
             raise UsageError(
                 f"{name} reads events back from a service, but files are written here",
-                hint="leave it out; import the files into a test project first",
+                hint=f"leave {name} out; to check the files, import them into a test project first",
             )
     if options.transport != "auto":
         raise UsageError(

@@ -66,7 +66,7 @@ def members(file: str, path: str, codecs: tuple[str, ...]) -> Iterator[Member]:
     try:
         for entry in walk:
             if entry.name in names:
-                raise UnreadableExport(f"{path} has two members named {entry.name}", path=path, hint=UNPACK_BOTH)
+                raise UnreadableExport(f"{path} contains two files named {entry.name}", path=path, hint=UNPACK_BOTH)
             names.add(entry.name)
             yield entry
     except UnreadableExport:
@@ -77,7 +77,7 @@ def members(file: str, path: str, codecs: tuple[str, ...]) -> Iterator[Member]:
 
 def _lost(path: str) -> UnreadableExport:
     return UnreadableExport(
-        f"{path} is no longer in its archive", path=path, hint="the archive has changed: plan again"
+        f"{path} is no longer in its archive", path=path, hint="plan again: the archive has changed"
     )
 
 

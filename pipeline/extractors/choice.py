@@ -58,7 +58,7 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
 def _manifest(name: str) -> Callable[[Listing], Choice]:
     if name not in MANIFESTS:
         raise UsageError(
-            f"there is no manifest {name!r}", hint=f"for `files: manifest` use one of: {', '.join(MANIFESTS)}"
+            f"`files: manifest` has the unknown value {name!r}", hint=f"use one of: {', '.join(MANIFESTS)}"
         )
     return MANIFESTS[name]
 

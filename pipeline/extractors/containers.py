@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 BUFFER_BYTES = 256 * 1024
-FETCH_AGAIN = "fetch the file again from its origin, and check that it is complete"
+FETCH_AGAIN = "fetch the file again from its source, and check that it is complete"
 
 
 class Codec(NamedTuple):
@@ -251,7 +251,9 @@ def broken(error: Exception, path: str, count: int = 0) -> UnreadableExport:
     elif "not a zip file" in str(error):
         what = f"{path} is cut short: the directory at the end of a zip is missing"
     elif isinstance(error, PermissionError):
-        return UnreadableExport(f"{path}: no permission to read it", path=path, hint="let this account read it")
+        return UnreadableExport(
+            f"{path} cannot be read: permission denied", path=path, hint="give this account the right to read it"
+        )
     elif isinstance(error, FileNotFoundError):
         return UnreadableExport(f"{path} does not exist", path=path, hint="check the path")
     elif isinstance(error, StoreError):

@@ -117,7 +117,7 @@ def open_source(
     Raises UsageError if no path is named or nothing is there, UnreadableExport for a missing, damaged or foreign file.
     """
     if not paths:
-        raise UsageError("no export was named", hint="name files, folders or globs, or - for standard input")
+        raise UsageError("no export is named", hint="name files, folders or globs, or - for standard input")
     search = _Search(rules)
     files, root = files_of(paths, spool, search.note, step)
     if not files and not search.notes:
@@ -133,7 +133,9 @@ def open_source(
     search.note_others(root)
     if not search.parts and not any(note.code == "empty_file" for note in search.notes):
         reasons = "; ".join(f"{note.where}: {note.detail}" for note in search.notes[:5])
-        raise UsageError(f"there is nothing to read in {', '.join(paths)} ({reasons})", hint="name the export itself")
+        raise UsageError(
+            f"there is nothing to read in {', '.join(paths)} ({reasons})", hint="name the files of the export"
+        )
     distinct = _without_copies(search, step)
     parts = tuple(replace(part, index=index) for index, (part, _) in enumerate(distinct))
     sizes = tuple(size for _, size in distinct)
@@ -162,7 +164,7 @@ def _add_file(found: File, shown: str, head: bytes | OSError | None, search: _Se
             if not named:
                 search.note("ignored_file", shown, "neither a file nor a folder")
                 return
-            raise UsageError(f"{shown} is neither a file nor a folder", hint="pipe it in and name it -")
+            raise UsageError(f"{shown} is neither a file nor a folder", hint="pipe it in: cat FILE | backcast … -")
         with storage.opened(file, status.size, head=head or b"") as stream:
             content = sniff(stream, shown, rules=search.rules, beside=partial(beside, file, shown, ()))
     except OSError as error:
@@ -225,7 +227,7 @@ def _add(content: Content | NoRows, part: Part, size: int, search: _Search, *, n
         if content.empty or content.why == "nothing but blank lines":
             search.note("empty_file", part.path, content.why or "not a single byte")
         elif named:
-            raise UnreadableExport(f"{part.path} is {content.why}", path=part.path, hint="name the export itself")
+            raise UnreadableExport(f"{part.path} is {content.why}", path=part.path, hint="name the files of the export")
         elif content.text:  # another file may show how to read it
             search.parts.append((replace(part, codecs=(*part.codecs, *content.codecs)), size))
         else:
@@ -295,7 +297,7 @@ def refuse_unnamed(source: Source) -> None:
     columns would be missing or a row lost, or if its backslashes may be escapes."""
     if unsure := next((note for note in source.notes if note.code == UNSURE_ESCAPES), None):
         raise UnreadableExport(
-            f"the backslashes in {unsure.where} may be escapes of a database or plain text; no cell shows which",
+            f"the backslashes in {unsure.where} may be database escapes or plain text; the cells do not show which",
             path=unsure.where,
             hint=f"--set {ESCAPE}='\\' decodes them as escapes (\\t is a tab, \\\\ a backslash);"
             f" --set {ESCAPE}=none keeps them as text",
@@ -307,7 +309,7 @@ def refuse_unnamed(source: Source) -> None:
         raise UnreadableExport(
             f"{first.where} seems to have no header{more}: {first.detail.partition(', so ')[0]}",
             path=first.where,
-            hint=f"--set {HEADER}=no reads that row as a row and calls the columns column_1, column_2 and so on;"
+            hint=f"--set {HEADER}=no reads that row as data and calls the columns column_1, column_2 and so on;"
             f" --set {COLUMNS}=NAME,NAME,… names the columns; --set {HEADER}=yes reads that row as their names",
         )
 

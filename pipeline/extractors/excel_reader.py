@@ -148,7 +148,7 @@ def _book(file: str, path: str) -> Iterator[Any]:
         texts = sum(one.file_size for one in archive.infolist() if one.filename.lower().endswith("sharedstrings.xml"))
     if texts > MAX_TEXT_BYTES:
         raise UnreadableExport(
-            f"{path} has {texts:,} bytes of strings that its cells share, more than {MAX_TEXT_BYTES >> 20} MiB",
+            f"{path} has {texts:,} bytes of shared strings; the limit is {MAX_TEXT_BYTES >> 20} MiB",
             path=path,
             hint="save the sheet as CSV",
         )

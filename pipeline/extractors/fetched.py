@@ -73,7 +73,7 @@ def read_manifest(folder: str) -> FetchManifest | None:
         raise broken(error, path) from error
     except msgspec.MsgspecError as error:
         raise UnreadableExport(
-            f"{path} is not a readable manifest of a fetch: {error}", path=path, hint=_AGAIN
+            f"{path} cannot be read as the manifest of a fetch: {error}", path=path, hint=_AGAIN
         ) from None
 
 
@@ -104,5 +104,5 @@ def refuse_changed(folder: str, manifest: FetchManifest) -> None:
             raise UnreadableExport(
                 f"{path}, which was fetched from {manifest.tool}, {found}",
                 path=path,
-                hint=f"fetch into another folder, or restore {one.file}",
+                hint=f"restore {one.file} from a copy, or fetch into another folder",
             )

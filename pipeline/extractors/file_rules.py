@@ -96,7 +96,7 @@ def _one_of(settings: Mapping[str, str], name: str, words: Sequence[str]) -> str
     is_row = "ROW" in words and word.isdecimal() and 0 < int(word) <= MOST_ABOVE
     if word not in ("", *words) and not is_row:
         hint = " or ".join(f"--set {name}={one}" for one in words)
-        raise UsageError(f"--set {name}={word} is unknown", hint=f"use {hint}")
+        raise UsageError(f"{word!r} is not a value of --set {name}", hint=f"use {hint}")
     return word
 
 
@@ -104,8 +104,8 @@ def refuse_unknown(settings: Mapping[str, str]) -> None:
     """Raise UsageError for a setting that is not about files: only mappings have others, and none is chosen."""
     if unknown := sorted(settings.keys() - {*SETTINGS}):
         raise UsageError(
-            f"{unknown[0]!r} is not a setting of files",
-            hint=f"without a mapping, --set takes only {', '.join(SETTINGS)}",
+            f"without a mapping, there is no setting {unknown[0]!r}",
+            hint=f"name the mapping with -m; without one, --set takes only {', '.join(SETTINGS)}",
         )
 
 
@@ -120,4 +120,6 @@ def refuse_unused(settings: Mapping[str, str], parts: Iterable[Part]) -> None:
         (ESCAPE, "delimited file", {"csv"}),
     ):
         if formats and settings.get(name) and not formats & read:
-            raise UsageError(f"--set {name}={settings[name]}: the files include no {what}", hint="leave it out")
+            raise UsageError(
+                f"--set {name}={settings[name]} has no effect: the export has no {what}", hint="leave it out"
+            )

@@ -45,7 +45,7 @@ def column_names(count: int) -> tuple[str, ...]:
 
 def no_header_row(path: str, row: str) -> UnreadableExport:
     """The error for a table without the row that should be its header."""
-    hint = "say which row, from 1, has the names of the columns: --set header=ROW"
+    hint = "give the number of the row with the column names, counted from 1: --set header=ROW"
     return UnreadableExport(f"{path} has no row {row} with column names", path=path, hint=hint)
 
 

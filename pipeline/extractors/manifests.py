@@ -242,7 +242,8 @@ def pendo(listing: Listing) -> Choice:
             before, replaced = last.get((export.group, name), (export, []))
             if before is not export and before.counter is None and export.counter is None:
                 raise UnfitExport(
-                    f"{before.listed_in} and {export.listed_in} both have the period {name}, without a counter",
+                    f"{before.listed_in} and {export.listed_in} both have the period {name}, and no counter shows"
+                    " which is newer",
                     hint="leave out the older export's folder, or fetch exportmanifest.json, which has the counters",
                 )
             for one in (one for address in replaced for one in files[address] or ()):

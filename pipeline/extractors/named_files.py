@@ -116,7 +116,9 @@ def _expand(path: str, spool: Path | None, note: Note, step: Step) -> tuple[str,
         return _expand_url(path, note, step)
     if os.path.isdir(path):
         if is_plan(Path(path)):
-            raise UsageError(f"{printable(path)} is a plan of backcast, not an export", hint="name the export itself")
+            raise UsageError(
+                f"{printable(path)} is a plan of backcast, not an export", hint="name the files of the export"
+            )
         return os.path.abspath(path), list(_walk(path, note))
     if os.path.lexists(path):
         return os.path.dirname(os.path.abspath(path)), [File(os.path.abspath(path), True)]
@@ -126,7 +128,7 @@ def _expand(path: str, spool: Path | None, note: Note, step: Step) -> tuple[str,
     if glob.has_magic(path):
         matches = sorted(glob.glob(path, recursive=True), key=natural)
         if not matches:
-            raise UsageError(f"nothing matches {path}", hint="check the pattern and the folder")
+            raise UsageError(f"no file matches {path}", hint="check the pattern and the folder")
         folders = [os.path.dirname(os.path.abspath(match)) for match in matches]
         files: list[File] = []
         for match in matches:
@@ -152,7 +154,7 @@ def _common(roots: Sequence[str]) -> str:
 def _spooled(spool: Path | None) -> str:
     """Standard input as a file, because planning may read its source more than once."""
     if spool is None:
-        raise UsageError("there is no folder to save standard input to", hint="name a file, or a folder with -o")
+        raise UsageError("there is no folder to save standard input in", hint="add -o DIR, or name a file instead of -")
     if sys.stdin.isatty():
         raise UsageError("standard input is a terminal", hint="pipe the export in: cat FILE | backcast … -")
     spool.mkdir(parents=True, exist_ok=True)
@@ -207,7 +209,8 @@ def _expand_url(url: str, note: Note, step: Step) -> tuple[str, list[File]]:
         for number, (name, status) in enumerate(storage.listed(url), 1):
             if name == url:
                 if storage.is_prefix(url):
-                    raise UsageError(f"{url} is an object and also a prefix of others", hint=f"name {url}/ or {url}*")
+                    hint = f"name {url}/ for the objects below it, or {url}* for every name that begins so"
+                    raise UsageError(f"{url} is an object and also a prefix of others", hint=hint)
                 return os.path.dirname(url), [File(url, True, status)]
             listing.add(name, status)
             if not number % 1_000:
@@ -215,13 +218,13 @@ def _expand_url(url: str, note: Note, step: Step) -> tuple[str, list[File]]:
     except OSError as error:
         raise broken(error, url) from error
     if listing.empty and is_pattern:
-        raise UsageError(f"nothing matches {url}", hint="check the pattern and the prefix")
+        raise UsageError(f"no object matches {url}", hint="check the pattern and the prefix")
     if listing.empty:
         hint = "check the bucket and the prefix; add * to match names that begin like this"
         raise UnreadableExport(f"{url} does not exist, and nothing is below it", path=url, hint=hint)
     files = listing.files()
     if root in listing.plans and not is_pattern:
-        raise UsageError(f"{url} is a plan of backcast, not an export", hint="name the export itself")
+        raise UsageError(f"{url} is a plan of backcast, not an export", hint="name the files of the export")
     return root, files
 
 

@@ -106,7 +106,7 @@ def sniff(
                 raise UnreadableExport(
                     f"{path} is compressed twice ({codecs[1]} in {codecs[0]})",
                     path=path,
-                    hint=f"take one layer off first ({_TAKE_OFF[codecs[0]]})",
+                    hint=f"decompress it once first: {_TAKE_OFF[codecs[0]]}",
                 )
             inner = stack.enter_context(decompressed(stack.enter_context(rewound(head, checked)), codec))
             checked = stack.enter_context(io.BufferedReader(Checked(inner, path), BUFFER_BYTES))
@@ -181,7 +181,7 @@ def _content(
         raise UnreadableExport(
             f"{path} is an HTML or XML page, often the error page of a failed download",
             path=path,
-            hint="read it, move it out of the folder, and fetch the export again",
+            hint="open it to see the error, move it out of the folder, and fetch the export again",
         )
     recognized = text_format(Sample(path, text, whole, encoding, bool(mark), rules, beside))
     if recognized is None:

@@ -136,7 +136,7 @@ def _reported(driver: str, secrets: Mapping[str, Secret]) -> Iterator[None]:
         message = " ".join(message.split())
         if "Could not load" in message:
             hint = f"install it: pip install adbc-driver-{driver}"
-            raise UsageError(f"there is no ADBC driver {driver} here", hint=hint) from None
+            raise UsageError(f"the ADBC driver {driver} is not installed", hint=hint) from None
         hint = "correct the query or the options"
         hint += f", or the address in {URI}" if "uri" in secrets else f"; {URI} is not set"
         raise UsageError(f"the driver {driver} cannot answer the query: {message}", hint=hint) from None

@@ -89,12 +89,16 @@ def opened(path: Path, fresh: FetchManifest) -> Iterator[Folder]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise Busy(f"another process is fetching into {path}", hint="wait for it, or give another folder") from None
+            raise Busy(
+                f"another process is fetching into {path}", hint="wait for it, or choose another folder with --out"
+            ) from None
         manifest = read_manifest(str(path))
         if manifest is None:
             others = sorted({entry.name for entry in path.iterdir()} - {NEW, _PARTIAL})
             if others:
-                raise UsageError(f"{path} has other files, such as {others[0]}", hint="choose a new folder with --out")
+                raise UsageError(
+                    f"{path} contains other files, such as {others[0]}", hint="choose a new folder with --out"
+                )
             folder = Folder(path, fresh)
             folder._write(())
         else:
@@ -112,7 +116,7 @@ def _refuse_other(path: Path, manifest: FetchManifest, fresh: FetchManifest) -> 
         before, now = getattr(manifest, name), getattr(fresh, name)
         if before != now:
             raise UsageError(
-                f"{path} has a different fetch: {option} was {before} and is {now}",
+                f"{path} contains a fetch with other options: {option} was {before} and is now {now}",
                 hint="give the same options to continue it, or choose another folder with --out",
             )
 

@@ -127,13 +127,18 @@ def fetch_query(database: str | os.PathLike[str] | None, query: str, file: str |
     Unfinished if the rows cannot be written to disk.
     """
     if database is not None and not Path(database).is_file():
-        raise UsageError(f"there is no database {database}", hint="name a DuckDB file, or leave it out")
+        raise UsageError(
+            f"the database {database} does not exist",
+            hint="check the path; leave it out if the query itself names its files",
+        )
     try:
         with sorted_file(file, None if database is None else Path(database)) as out:
             statements = duckdb.extract_statements(query)
             if len(statements) != 1 or statements[0].type is not duckdb.StatementType.SELECT:
-                raise UsageError("the query is not a single SELECT", hint="give one SELECT, which changes nothing")
+                raise UsageError(
+                    "the query is not a single SELECT", hint="give exactly one SELECT statement with --query"
+                )
             return out.write(query.strip().rstrip(";"))
     except duckdb.Error as error:
         message = " ".join(str(error).split())
-        raise UsageError(f"DuckDB cannot answer the query: {message}", hint="correct the query") from None
+        raise UsageError(f"DuckDB cannot answer the query: {message}", hint="correct the SQL of --query") from None

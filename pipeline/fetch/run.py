@@ -80,7 +80,7 @@ def fetch_export(
     base, secrets = chosen.address(options.host), chosen.secrets(environment)
     project = (options.project or "").strip()
     if chosen.project and not project:
-        raise UsageError(f"which project of {chosen.title}?", hint="give its id with --project")
+        raise UsageError(f"{chosen.title} needs the id of the project", hint="add --project ID")
     length = _length(chosen, options.window)
     first = whole.divided(-(-(whole.until - whole.since) // length), chosen.step)
     fresh = FetchManifest(
@@ -158,7 +158,8 @@ def _length(tool: Tool, window: float | None) -> int:
     length = int(window or tool.window)
     if length < tool.step or length % tool.step or (window and length != window):
         unit = {DAY: "whole days", HOUR: "whole hours"}.get(tool.step, "whole seconds")
-        raise UsageError(f"--window must be {unit} for {tool.title}", hint="write 1d, 7d or 12h")
+        hint = "write --window 1d or 7d" if tool.step == DAY else "write --window 12h or 1d"
+        raise UsageError(f"--window must be {unit} for {tool.title}", hint=hint)
     return length
 
 

@@ -129,7 +129,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
             return self.hosts[host]
         if "://" not in host:
             raise UsageError(
-                f"{self.title} has no region {host!r}", hint=f"use --from with {', '.join(self.hosts)} or a URL"
+                f"{self.title} has no region {host!r}", hint=f"give --from one of {', '.join(self.hosts)}, or a URL"
             )
         return address_of(host)
 
@@ -139,9 +139,13 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         for name in self.keys:
             text = environment.get(name, "").strip()
             if not text and name not in self.optional:
-                raise UsageError(f"there is no key for {self.title}: {name} is not set", hint=f"set {name}")
+                raise UsageError(
+                    f"there is no key for {self.title}: {name} is not set", hint=f"set it: export {name}=…"
+                )
             if not text.isascii() or (text and not text.isprintable()) or " " in text:
-                raise UsageError(f"{name} does not look like a key", hint="copy it again")
+                raise UsageError(
+                    f"{name} contains a space or another character that no key has", hint="copy the key again"
+                )
             found.append(Secret(text))
         # A user without a password is the secret of a Mixpanel project.
         return tuple(sorted(found, key=lambda secret: not secret))

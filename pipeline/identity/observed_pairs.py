@@ -236,7 +236,9 @@ def read_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
                         raise _wrong(path, line, problem, "correct or remove the line")
                     yield line, anonymous, user
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", hint="give --identities an existing file") from None
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}", hint="check the path that --identities names"
+        ) from None
 
 
 def _json_pairs(path: Path, file: BinaryIO) -> Generator[tuple[int, str, str], None, None]:

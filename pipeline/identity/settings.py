@@ -29,7 +29,7 @@ def parse_policy(text: str) -> ProfilePolicy:
         return ProfilePolicy(name, prefix)
     if name in ("fill-only", "overwrite") and not separator:
         return ProfilePolicy(name)
-    raise UsageError(f"unknown profile policy {text!r}", hint="use fill-only, overwrite or prefix=TEXT")
+    raise UsageError(f"{text!r} is not a profile policy", hint="use fill-only, overwrite or prefix=TEXT")
 
 
 class GroupTypes(NamedTuple):

@@ -48,11 +48,11 @@ class Calendar:
         match = _LABEL.fullmatch(text)
         hint = f"write {SPELLINGS[self.kind]}"
         if match is None or (self.kind == "day" and match[4]):
-            raise UsageError(f"not a {self.kind}: {text!r}", hint=hint)
+            raise UsageError(f"{text!r} is not a valid {self.kind}", hint=hint)
         try:
             wall = datetime(*(int(digits or 0) for digits in match.groups()))  # type: ignore[arg-type]
         except ValueError as error:
-            raise UsageError(f"not a {self.kind}: {text!r} ({error})", hint=hint) from None
+            raise UsageError(f"{text!r} is not a valid {self.kind} ({error})", hint=hint) from None
         if not EARLIEST <= wall.year < datetime.max.year:
             raise UsageError(f"the year {wall.year} is out of range", hint=hint)
         return self._at(wall)

@@ -57,7 +57,9 @@ def at_target(job: Job, project: str, key: Secret, warn: Warn) -> Job:
     folder = job.state / "targets" / (f"{name}-{project}" if project else name)
     facts = _facts(folder)
     if facts and not _is_of(facts, job, project, key):
-        raise UsageError(f"{folder} belongs to another target", hint="give the job another `state`")
+        raise UsageError(
+            f"{folder} belongs to another target", hint="name another folder under `state` in the job file"
+        )
     if not facts:
         of = f"project {project} of {address}" if project else address
         warn(
@@ -150,9 +152,10 @@ def _is_of(facts: Mapping[str, str], job: Job, project: str, key: Secret) -> boo
         return before == project
     if key and "key_check" in facts and not _is_key(facts, key):
         raise UsageError(
-            f"the capture key is not the one with which {job.state} was filled, and nobody can say whether it belongs"
+            f"the capture key is not the one with which {job.state} was filled, and it is unknown whether both belong"
             " to the same project; nothing was sent",
-            hint="set BACKCAST_PERSONAL_KEY, which shows the project, or give the job another `state`",
+            hint="set BACKCAST_PERSONAL_KEY, which shows the project, or name another folder under `state` in the"
+            " job file",
         )
     return True
 

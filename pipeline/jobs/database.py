@@ -11,7 +11,7 @@ from pipeline.errors import BrokenLedger, Unfinished, UsageError
 
 BUSY_SECONDS = 10.0
 CACHE_KIB = 64 * 1024
-REBUILD = "move it away: it is rebuilt from the plans and ledgers next to it"
+REBUILD = "move the file away and run the job again: it is rebuilt from the plans and ledgers next to it"
 
 _TEMPORARY = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_BUSY", "SQLITE_LOCKED")
 _FORBIDDEN = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")

@@ -47,7 +47,7 @@ def _check(job: Job, plan: Plan, directory: Directory) -> None:
     if to != address_of(job.to):
         raise UsageError(
             f"{directory.name} was sent to {to or 'no target'}, but the job sends to {job.to}",
-            hint="leave it out of `earlier`",
+            hint="remove it from `earlier` in the job file",
         )
     if totals.settled + totals.refused != plan.events.made or totals.in_doubt:
         raise UnsafePlan(
@@ -71,7 +71,7 @@ def _add(plan: Plan, directory: Directory, state: State, workers: int | None) ->
             raise StalePlan(
                 f"the export of {directory.name} now gives other events, so the job cannot tell which were sent",
                 differences=["events"],
-                hint="restore the files as they were planned",
+                hint="restore the files from which it was planned",
             )
         with state.transaction():
             state.settled.add(settled_facts(again, every_batch(again)), 0)

@@ -252,7 +252,7 @@ def _local(text: str) -> str:
 
 def _filled(text: str) -> str:
     if not text:
-        raise UsageError("it is empty", hint="name a path")
+        raise UsageError("the path is empty", hint="name a path, or delete the line")
     return text
 
 
@@ -301,7 +301,7 @@ _LENGTH = re.compile(r"(\d{1,6})(h|d)", re.ASCII)
 def _length(text: str) -> int:
     match = _LENGTH.fullmatch(text)
     if match is None:
-        raise UsageError(f"not a length of time: {text!r}", hint="write hours or days, such as 49h or 3d")
+        raise UsageError(f"{text!r} is not a length of time", hint="write hours or days, such as 49h or 3d")
     return int(match[1]) * (HOUR if match[2] == "h" else 24 * HOUR)
 
 
@@ -317,15 +317,13 @@ def _lag(text: str) -> int:
 
 def _whole(text: str, least: int) -> int:
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or int(text) < least:
-        raise UsageError(f"not a whole number of at least {least}: {text!r}", hint=f"write {max(least, 2)}")
+        raise UsageError(f"{text!r} is not a whole number of {least} or more", hint=f"write {max(least, 2)}")
     return int(text)
 
 
 def _more_than(text: str, above: float) -> float:
     if not re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", text, re.ASCII) or float(text) <= above:
-        raise UsageError(
-            f"not a number of more than {above:g}: {text!r}", hint=f"write {2 * above:g} or {above + 0.5:g}"
-        )
+        raise UsageError(f"{text!r} is not a number above {above:g}", hint=f"write {2 * above:g} or {above + 0.5:g}")
     return float(text)
 
 
@@ -345,7 +343,8 @@ def _target(text: str) -> str:
     address_of(text)
     if files_of(text) is not None:
         raise UsageError(
-            f"a job can only send to a service: {text!r}", hint="write files with `backcast apply --to file:DIR|s3://…`"
+            f"a job sends only to a service, not to {text!r}",
+            hint="write files with `backcast apply --to file:DIR|s3://…`",
         )
     return text
 

@@ -52,7 +52,10 @@ def open_state(job: Job, *, dry_run: bool) -> Iterator[tuple[State, Path]]:
     try:
         job.state.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot write {job.state}: {error.strerror}", hint="name another `state`") from None
+        raise UsageError(
+            f"cannot write {job.state}: {error.strerror}",
+            hint="name a folder that you may write under `state` in the job file",
+        ) from None
     lock = lock_file(job.state / "job", f"the job {job.name}")
     try:
         if _is_lost(job):

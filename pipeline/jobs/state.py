@@ -411,5 +411,5 @@ def _check(database: sqlite3.Connection, schema: str, path: Path, belongs: dict[
         if stored.get(name) != value:
             raise UsageError(
                 f"{path} belongs to the {name} {stored.get(name)!r}, not to {value!r}",
-                hint="give the job another `state`: what one target or calendar settled does not apply to another",
+                hint="name another folder under `state` in the job file: each is for one target and calendar",
             )

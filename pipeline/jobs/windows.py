@@ -217,7 +217,7 @@ class WindowRunner:
         if self.job.missing == "stop":
             raise UnreadableExport(
                 f"window {label} has no files: {why}",
-                hint="bring the export, or write `missing: wait` or `missing: done` in the job file",
+                hint="add the files, or write `missing: wait` or `missing: done` in the job file",
             )
 
     # -- planning ------------------------------------------------------------------------------------

@@ -82,12 +82,12 @@ def _check_meta(database: sqlite3.Connection, path: Path | None, plan_digest: st
         )
     if meta.get("plan") != plan_digest:
         raise BrokenLedger(
-            f"{path} belongs to plan {meta.get('plan')}, not to {plan_digest}",
-            hint="restore the plan that was applied to this directory, or plan into another one",
+            f"the ledger {path} belongs to the plan {meta.get('plan')}, not to {plan_digest}",
+            hint="restore the plan that was applied from this directory, or plan into a new one with -o DIR",
         )
     if meta.get("target") != target:
         if not nothing_taken(database):
-            hint = "apply each plan directory to one target; create a new plan for another"
+            hint = "apply each plan to one target only; for another target, plan again into a new directory"
             raise other_target(database, path, target, hint)
         for table in ("tries", "batches", "runs"):
             database.execute(f"delete from {table}")
@@ -98,7 +98,8 @@ def _check_meta(database: sqlite3.Connection, path: Path | None, plan_digest: st
 def other_target(database: sqlite3.Connection, path: Path | None, target: str, hint: str) -> BrokenLedger:
     """The error for a ledger that belongs to another target than the one named."""
     return BrokenLedger(
-        f"{path} belongs to target {read_meta(database).get('target')} ({describe_sent(database)}), not to {target}",
+        f"the ledger {path} belongs to the target {read_meta(database).get('target')} ({describe_sent(database)}),"
+        f" not to {target}",
         hint=hint,
     )
 
@@ -136,9 +137,9 @@ def check_key(database: sqlite3.Connection, path: Path | None, key: Secret, *, r
     sent = database.execute("select 1 from batches where state != 'waiting' limit 1").fetchone()
     if check and sent and not rotated:
         raise UnsafePlan(
-            f"the project key is not the one with which this plan was sent so far ({path})",
-            hint="use the first key again; create a new plan for another project; if the key of the same project was"
-            " rotated, add --rotated-key",
+            f"this plan was sent so far with another capture key ({path})",
+            hint="use the first key again. If the key of the same project was rotated, add --rotated-key; for another"
+            " project, plan again into a new directory",
         )
     fresh = os.urandom(16)
     database.executemany(

@@ -149,7 +149,7 @@ class Ledger:
             raise BrokenLedger(
                 f"events {key.first} to {key.last} of request {key.request} are already settled or refused"
                 f" in {self.path}",
-                hint="nothing was sent twice; report this, with the ledger",
+                hint="nothing was sent twice. This is a bug in backcast: report it, with the ledger",
             )
 
     def settle(self, key: BatchKey, status: int) -> None:

@@ -107,7 +107,10 @@ class ManagementClient:
     ) -> None:
         key = personal_key.reveal()
         if not key or not key.isascii() or not key.isprintable() or " " in key:
-            raise UsageError("the personal key does not look like a key", hint="copy it again: phx_ and letters")
+            raise UsageError(
+                "the personal key is empty, or contains a space or another character that no key has",
+                hint="copy it again; it begins with phx_",
+            )
         if project_id is not None:
             _segment("project id", project_id)
         self.base_url = management_address(base_url)
@@ -192,7 +195,7 @@ class ManagementClient:
         ids = {}
         if operation.in_project:
             if self.project_id is None:
-                raise UsageError(f"which project, to {operation.name}?", hint="give its id, or call choose_project()")
+                raise UsageError(f"{operation.name} needs a project", hint="give its id, or call choose_project()")
             ids["project_id"] = _segment("project id", self.project_id)
         if operation.of_one:
             ids["id"] = ids["recording_id"] = _segment("id", id or "")
@@ -310,7 +313,7 @@ def encoded(body: Body) -> bytes:
     try:
         return json.dumps(value, allow_nan=False, default=_plain).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"a body that JSON cannot express: {error}", hint="use only JSON values") from None
+        raise UsageError(f"the body cannot be written as JSON: {error}", hint="use only JSON values") from None
 
 
 def _plain(value: object) -> object:
@@ -348,7 +351,7 @@ def _input_values(content: bytes | None) -> Iterator[str]:
 def _segment(kind: str, text: str) -> str:
     """An id as one segment of a path. Raises UsageError if it would lead to another path."""
     if not isinstance(text, str) or text.strip() in ("", ".", "..") or not text.isprintable():
-        raise UsageError(f"this is not a {kind}: {text!r}", hint=f"copy the {kind} as the service shows it")
+        raise UsageError(f"{text!r} is not a valid {kind}", hint=f"copy the {kind} as the service shows it")
     return quote(text, safe="")
 
 

@@ -229,7 +229,10 @@ class HogFunctions(_Resource):
 
 def _id(id: str) -> str:
     if id in _ROUTES:
-        raise UsageError(f"not the id of a hog function: {id!r}", hint="use the UUID that the list shows")
+        raise UsageError(
+            f"{id!r} is not the id of a hog function",
+            hint="use the UUID that `backcast hog-functions list` shows",
+        )
     return id
 
 
@@ -290,7 +293,9 @@ class Projects(_Resource):
         """The id of the key's only project. Raises UsageError if there is none, or more than one, and names them."""
         projects = list(islice(self.list(), _NAMED))
         if not projects:
-            raise UsageError("the personal key reaches no project", hint="create a key that reaches the project")
+            raise UsageError(
+                "the personal key cannot read any project", hint="create a personal key with access to the project"
+            )
         if len(projects) > 1:
             names = ", ".join(f"{project.id} ({project.name})" for project in projects)
             more = ", …" if len(projects) == _NAMED else ""

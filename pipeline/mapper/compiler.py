@@ -321,7 +321,7 @@ def _check_settings(mapping: Mapping, options: SealedOptions) -> None:
             near = difflib.get_close_matches(name, known, n=1)
             raise UsageError(
                 f"the mapping {mapping.tool} has no setting {name!r}",
-                hint=f"did you mean {near[0]!r}?" if near else f"its settings: {', '.join(known)}",
+                hint=f"did you mean --set {near[0]}=…?" if near else f"its settings: {', '.join(known)}",
             )
         allowed = mapping.settings[name].one_of if name in mapping.settings else ()
         if name == loader_columns.SETTING and not allowed:
@@ -329,5 +329,5 @@ def _check_settings(mapping: Mapping, options: SealedOptions) -> None:
         if allowed and given and given not in allowed:
             choice = f"--set {name}={allowed[0]}" if len(allowed) == 1 else f"one of: {', '.join(allowed)}"
             raise UsageError(
-                f"--set {name}={given} is unknown to {mapping.tool}", hint=f"leave it out, or use {choice}"
+                f"the mapping {mapping.tool} does not know --set {name}={given}", hint=f"leave it out, or use {choice}"
             )

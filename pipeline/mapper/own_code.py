@@ -40,13 +40,15 @@ def read(named: str, mapping: Path, place: Callable[[], Place]) -> OwnCode:
     """The code that a mapping file names. `place` is where it does; only an error asks for it. Raises MappingError."""
     file, _, function = named.rpartition(":")
     if not file or not function.isidentifier():
-        raise place().error(f"{named!r} names no function", "write the file and the function: python: clean.py:clean")
+        raise place().error(
+            f"{named!r} does not name a function", "write the file and the function: python: clean.py:clean"
+        )
     path = mapping.parent / file
     try:
         content = path.read_bytes()
         text = content.decode("utf-8-sig")
     except OSError as error:
-        hint = "the path is relative to the mapping's folder"
+        hint = "check the path, which is relative to the mapping's folder"
         raise place().error(f"cannot read {path}: {error.strerror}", hint) from None
     except UnicodeDecodeError as error:
         raise place().error(f"{path} is not UTF-8: {error.reason}", "save the file as UTF-8") from None
@@ -66,7 +68,11 @@ def load(code: OwnCode) -> Function:
     except SyntaxError as error:
         line, column = error.lineno or 1, error.offset or 1
         raise MappingError(
-            f"not Python: {error.msg}", file=code.file, line=line, column=column, hint="correct the file there"
+            f"the file is not valid Python: {error.msg}",
+            file=code.file,
+            line=line,
+            column=column,
+            hint="correct that line",
         ) from None
     except (Exception, SystemExit) as error:
         raise MappingError(

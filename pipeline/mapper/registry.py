@@ -118,7 +118,7 @@ def load(name_or_path: str, *, with_code: bool = True) -> Mapping:
     if not path.is_file():
         near = difflib.get_close_matches(name_or_path, available(), n=1)
         raise UsageError(
-            f"no shipped mapping is called {name_or_path!r}, and no file has that path",
+            f"{name_or_path!r} is neither a file nor the name of a shipped mapping",
             hint=f"did you mean {near[0]!r}?" if near else f"give a file, or one of: {', '.join(available())}",
         )
     mapping = _read(path, name_or_path)
@@ -228,7 +228,7 @@ def _read(path: Path, name: str) -> Mapping:
     try:
         return parse(path.read_text(encoding="utf-8"), name)
     except UnicodeDecodeError as error:
-        raise MappingError(f"not UTF-8: {error.reason}", file=name, hint="save the file as UTF-8") from None
+        raise MappingError(f"the file is not UTF-8: {error.reason}", file=name, hint="save the file as UTF-8") from None
     except OSError as error:
         raise UsageError(f"cannot read the mapping {name}: {error.strerror}", hint="check the path") from None
 

@@ -48,11 +48,13 @@ def read_limits(text: str | float) -> tuple[RateLimit, ...]:
     for one in str(text).replace("_", "").split(","):
         match = _LIMIT.fullmatch(one.strip())
         if match is None or not float(match[1]):
-            raise UsageError(f"not a rate: {one.strip()!r}", hint="write 5000, 2MB or 5000,500@08:00-18:00")
+            raise UsageError(f"{one.strip()!r} is not a rate", hint="write 5000, 2MB or 5000,500@08:00-18:00")
         hours = None if match[3] is None else read_hours(match[3])[0]
         limit = RateLimit(float(match[1]) * UNITS.get(match[2], 1), BYTES if match[2] else EVENTS, hours)
         if any((limit.unit, limit.hours) == (other.unit, other.hours) for other in found):
-            raise UsageError(f"two rates for the same hours: {one.strip()!r}", hint="give one rate for each")
+            raise UsageError(
+                f"{one.strip()!r} is a second rate for the same hours", hint="give one rate for each span of hours"
+            )
         found.append(limit)
     return tuple(found)
 
@@ -70,10 +72,10 @@ def read_hours(text: str) -> tuple[Hours, ...]:
         match = _HOURS.fullmatch(one.strip())
         hours = None if match is None else Hours(*(int(match[at]) * 60 + int(match[at + 1]) for at in (1, 3)))
         if hours is None or not (hours.last - hours.first) % DAY_MINUTES or hours.last > DAY_MINUTES:
-            raise UsageError(f"not hours of a day: {one.strip()!r}", hint="write 08:00-18:00 or 22:00-06:00")
+            raise UsageError(f"{one.strip()!r} is not a span of hours", hint="write 08:00-18:00 or 22:00-06:00")
         found.append(hours)
     if all(any(hours.left(minute) for hours in found) for minute in range(DAY_MINUTES)):
-        raise UsageError(f"these hours cover the whole day: {text!r}", hint="leave some time to send in")
+        raise UsageError(f"{text!r} covers the whole day", hint="leave some hours for sending")
     return tuple(found)
 
 

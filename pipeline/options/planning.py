@@ -134,7 +134,7 @@ class PlanOptions(Checked):
     )  # fmt: skip
     settings: Mapping[str, str] = option(
         dict, "--set", many=True, read=read_settings, metavar="KEY=VALUE",
-        help="A setting of the mapping, or of the files: header=3, sheet=NAME (survey --help has all).",
+        help="A setting of the mapping, or header=3 …",
         job="set", job_help="settings of the mapping, name: value",
     )  # fmt: skip
     exclude_ids: Path | str | None = option(

@@ -146,13 +146,13 @@ def _check_options(options: PlanOptions) -> None:
     as_of, since, until = (micros(getattr(options, name), name) for name in ("as_of", "since", "until"))
     if as_of is not None and as_of > _now():
         raise UsageError(
-            f"the plan's instant {format_utc(as_of)} is in the future (--as-of)",
-            hint="leave --as-of out, or give the instant of the plan that you repeat",
+            f"--as-of {format_utc(as_of)} is in the future",
+            hint="leave --as-of out, or give that of the plan that you repeat",
         )
     if since is not None and until is not None and since >= until:
         raise UsageError(
             f"--since {format_utc(since)} is not before --until {format_utc(until)}",
-            hint="the plan contains the events from --since up to, but not including, --until",
+            hint="give a later --until: the plan has the events from --since up to, but not including, --until",
         )
 
 
@@ -296,7 +296,9 @@ def _digest(path: Path | str | None) -> str:
     try:
         return digest_file(Path(path))
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", hint="give --identities a file that exists") from None
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}", hint="check the path that --identities names"
+        ) from None
 
 
 def _excluded_ids(path: Path | str | None, directory: Directory) -> frozenset[str]:
@@ -306,4 +308,6 @@ def _excluded_ids(path: Path | str | None, directory: Directory) -> frozenset[st
         shutil.copyfile(path, directory.excluded)
         return read_ids(directory.excluded)
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the ids in {path}: {error}", hint="give a UTF-8 file, one id a line") from None
+        raise UsageError(
+            f"cannot read the ids in {path}: {error}", hint="give --exclude-ids a UTF-8 file with one id per line"
+        ) from None

@@ -74,7 +74,7 @@ def _links(directory: Directory) -> Iterator[EarlierLink]:
         if found is not None and not found.merges_kept and plan.events.phases.get(PHASE):
             raise UsageError(
                 f"the merges of {directory.name} were discarded at {found.at}, so a new plan could contradict them",
-                hint="plan into a folder that is not next to it, if that plan has no device of this export; next time"
+                hint="if that plan has no device of this export, plan into a folder that is not next to it. Next time"
                 " keep the merges: backcast discard PLAN --keep-merges",
             )
     if not directory.identities.exists() or not directory.identities.stat().st_size:

@@ -117,7 +117,7 @@ def estimate_plan(
     UsageError, MappingError, UnreadableExport, Unfinished; EmptyExport if the sample has no event.
     """
     if "-" in sources:
-        raise UsageError("an estimate cannot sample standard input", hint="name files or folders")
+        raise UsageError("an estimate cannot sample standard input", hint="name files or folders instead of -")
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as spool:
         work = Directory(Path(spool))
@@ -238,7 +238,10 @@ def _extrapolated(
     shares: list[float] = []
     every = [one for some in kinds.values() for one in some]
     if not sum(one.events for one in every):
-        raise EmptyExport("the sample has no event", hint="check the mapping and its options with `backcast survey`")
+        raise EmptyExport(
+            "no row of the sample became an event",
+            hint="compare the fields that `backcast survey` shows with -m, --set, --since and --until",
+        )
     by_kind: dict[tuple[object, ...], int] = {}
     for part, size in zip(source.parts, source.sizes, strict=True):
         by_kind[_kind(part)] = by_kind.get(_kind(part), 0) + size

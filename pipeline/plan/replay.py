@@ -106,7 +106,9 @@ def open_replay(options: PlanOptions) -> Replay | None:
     while (before := chain[-1][0].replays) is not msgspec.UNSET:
         if stale := replay_differences(chain[-1][0]):
             raise StalePlan(
-                f"{chain[-1][1].name} cannot be replayed: {stale[0]}", differences=stale, hint="bring that plan back"
+                f"{chain[-1][1].name} cannot be replayed: {stale[0]}",
+                differences=stale,
+                hint="restore the directory of that plan as it was",
             )
         chain.append(open_plan(before.directory))
     plan, directory = chain[0]
@@ -163,7 +165,7 @@ def inherited(options: PlanOptions, plan: Plan, directory: Directory) -> PlanOpt
         if getattr(merged, name) != given[name]:
             raise UsageError(
                 f"--{name.replace('_', '-')} differs from {directory.name}, so the same rows would get other uuids",
-                hint="leave the option out: the earlier plan's value applies",
+                hint=f"leave --{name.replace('_', '-')} out: the earlier plan's value applies",
             )
     return merged
 

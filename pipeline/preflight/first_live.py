@@ -45,8 +45,8 @@ def find_first_live(options: PlanOptions, directory: Path, personal_key: Secret)
     if not options.target or not personal_key or not options.mapping:
         raise UsageError(
             f"--until first-live: {directory} has no preflight that says when live events begin",
-            hint="plan without it, run backcast preflight DIR --to TARGET, and plan again; or, to ask now, give --for"
-            " and --mapping and set BACKCAST_PERSONAL_KEY",
+            hint="to ask the service now, give --for and --mapping and set BACKCAST_PERSONAL_KEY; or plan without"
+            " --until, run backcast preflight DIR --to TARGET, and plan again",
         )
     marks = provenance(
         load_mapping(fspath(options.mapping)).tool, SealedOptions(0, name=options.name, provenance=options.provenance)
@@ -64,5 +64,7 @@ def find_first_live(options: PlanOptions, directory: Path, personal_key: Secret)
 
 def _found(first: str | None, where: str) -> FirstLiveEvent:
     if first is None:
-        raise UsageError(f"--until first-live: there is no live event ({where})", hint="plan without --until")
+        raise UsageError(
+            f"--until first-live: the project has no live event yet ({where})", hint="plan without --until"
+        )
     return FirstLiveEvent(micros(first), f"until the first live event, {first} ({where})")

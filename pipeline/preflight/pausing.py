@@ -185,7 +185,8 @@ class Pausing:
             raise UsageError(
                 f"hog functions of another project are off for this plan: {named(record.functions)}, of project"
                 f" {record.project} at {record.api}",
-                hint=f"backcast resume-functions {self.directory.name} --to {record.api} --project {record.project}",
+                hint=f"turn them on first: backcast resume-functions {self.directory.name} --to {record.api}"
+                f" --project {record.project}",
             )
         return record
 

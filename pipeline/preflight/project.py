@@ -63,7 +63,7 @@ def find_project(client: ManagementClient, key: Secret | None) -> ProjectResult:
         if own is not None:
             return ProjectResult(Check(PROJECT, "ok", named(own)), own, listed)
         if isinstance(error, NotFound):
-            hint = "check the id of the project and the region"
+            hint = "check --project and the region; to see the projects: backcast projects list --to us|eu|URL"
             missing = Check(PROJECT, "stop", f"project {client.project_id} does not exist", hint)
             return ProjectResult(missing, listed=listed, known=False)
         return ProjectResult(check_of_error(PROJECT, error), listed=listed, known=isinstance(error, Forbidden))
@@ -90,7 +90,10 @@ def _choose(listed: Sequence[Mapping[str, Any]], key: Secret | None) -> Mapping[
         return listed[0]
     if not listed:
         return Check(
-            PROJECT, "stop", "the personal key cannot read any project", "create a personal key for the project"
+            PROJECT,
+            "stop",
+            "the personal key cannot read any project",
+            "create a personal key with access to the project",
         )
     names = ", ".join(named(project) for project in listed[:_MOST_NAMED]) + (", …" if len(listed) > _MOST_NAMED else "")
     detail = f"the personal key can read more than one project, and none of them shows this capture key: {names}"

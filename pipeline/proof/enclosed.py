@@ -63,4 +63,4 @@ def inside(path: str, root: PathText) -> str:
         if storage.is_remote(file) or Path(file).resolve().is_relative_to(Path(root).resolve()):
             return file
         raise UnreadableExport(f"the link leads out of {fspath(root)}", path=path, hint=_ROOT)
-    raise UnreadableExport(f"{fspath(root)} does not have this as a regular file", path=path, hint=_ROOT)
+    raise UnreadableExport(f"{fspath(root)} does not have this file, or not as a regular file", path=path, hint=_ROOT)

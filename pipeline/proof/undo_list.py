@@ -138,7 +138,7 @@ def _may_replace(to: Path) -> None:
         *_OF_PHASE.values(),
         BEFORE,
     }:
-        raise UsageError(f"--out: {to} has other files", hint="name a folder that does not exist yet")
+        raise UsageError(f"--out: {to} contains other files", hint="name a folder that does not exist yet")
 
 
 def _write_lists(sent: SentEvents, folder: Path, before: Mapping[str, ProfileBefore], progress: Step) -> Counter[str]:

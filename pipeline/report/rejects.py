@@ -159,7 +159,8 @@ def rejects_with(plan: Plan, directory: Directory, code: str) -> Iterator[Reject
     similar = difflib.get_close_matches(code, codes, n=1)
     all_codes = f"its codes are {', '.join(codes)}" if codes else "no row was rejected, and no event was refused"
     raise UsageError(
-        f"nothing of this plan has the code {code!r}", hint=f"did you mean {similar[0]!r}?" if similar else all_codes
+        f"this plan has no rejected row or refused event with the code {code!r}",
+        hint=f"did you mean {similar[0]!r}?" if similar else all_codes,
     )
 
 

@@ -127,7 +127,7 @@ def _check_canary(plan: Plan, directory: Directory, to: str) -> None:
         reason = "has a canary of which events were refused or differ"
     raise UnsafePlan(
         f"{directory.name} {reason}; nothing was sent",
-        hint=f"backcast apply {quoted(directory.name)} --to {quoted(to)} --canary",
+        hint=f"send a canary first: backcast apply {quoted(directory.name)} --to {quoted(to)} --canary",
     )
 
 
@@ -136,7 +136,7 @@ def check_rehearsed(plan: Plan, directory: Directory) -> None:
     if not _is_rehearsed(results_of(directory, plan, NO_RESULTS)):
         raise UnsafePlan(
             f"{directory.name} was not rehearsed, or its rehearsal left events unsent, refused or missing",
-            hint=f"backcast rehearse {quoted(directory.name)}",
+            hint=f"rehearse it: backcast rehearse {quoted(directory.name)}",
         )
 
 

@@ -36,16 +36,16 @@ REASONS = {
 POLICIES = {
     "fill-only": "written as $set_once: existing values are kept",
     "overwrite": "written as $set: existing values are overwritten, however old the history is",
-    "prefix": "written as $set under names that start with {prefix}, beside the existing values",
+    "prefix": "written as $set under names that start with {prefix}, next to the existing values",
 }
 
 ADVICE = {
     "max_rejects": "list them with `backcast rejects DIR`; fix the export or the mapping, and plan again;"
     " --max-rejects is for rows that may be left out for good",
     "ignored_files": "look into these files; fetch them again if they are damaged, move them out of the folder if they"
-    " are no part of the export, or allow so many with --allow-ignored N",
+    " are not part of the export, or allow this many with --allow-ignored N",
     "max_unmapped": "name them in the mapping: `backcast mapping check FILE --against EXPORT` writes the lines; or"
-    " allow so many with --max-unmapped",
+    " allow this many with --max-unmapped",
     "rejects": "list them with `backcast rejects DIR` before anything is sent",
     "open_choices": "decide each in the mapping and delete its entry under `open`, or answer with `backcast mapping new"
     " --ask`",
@@ -90,7 +90,7 @@ ADVICE = {
     "missing_files": "export these days and give their files to the same plan; if they had no events, nothing is"
     " missing; --gap DAYS allows fewer days",
     "overlapping_files": "compare rows of both files: a row with the source id of another is left out already, the"
-    " other rows are sent. Leave a file out only where every row of it is in the other; rows without a source id are"
+    " other rows are sent. Leave a file out only if the other has all of its rows; rows without a source id are"
     " sent twice, unless --collapse-identical",
     "mixed_types": "give it one type in the mapping, under `properties`, `set`: `NAME: {type: text, of: NAME}`; or give"
     " each kind of value a name of its own. --mixed-types PERCENT allows more",

@@ -19,15 +19,15 @@ def refuse_foreign(name: str) -> None:
     if found[1] not in EXTRAS:
         stores = ", ".join(f"{scheme}://" for scheme in EXTRAS)
         raise UsageError(
-            f"{without_credentials(name)} is an address that cannot be read",
+            f"backcast cannot read from {without_credentials(name)}",
             hint=f"name files, folders or {stores} URLs; download anything else into a folder first",
         )
     bucket = name[found.end() :].partition("/")[0]
     if "@" in bucket or _QUERY.search(name):
-        pattern = "; in a pattern, write * for a ? that a name and = follow" if "?" in name else ""
+        pattern = "; if it is a pattern, write * instead of ?" if "?" in name else ""
         raise UsageError(
             "the URL of a store contains a user, a password, a key or a signature",
-            hint=f"leave it out and provide it as the store's own tools expect, such as in the environment{pattern}",
+            hint=f"remove it; set the credentials as the store's own tools expect, such as in the environment{pattern}",
         )
     if not bucket:
         raise UsageError(f"{name} names no bucket", hint=f"write {found[0]}BUCKET/PREFIX")

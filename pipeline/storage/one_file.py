@@ -123,8 +123,8 @@ def refuse_replacing(url: str, content: bytes) -> None:
 
 def _no_condition(url: str) -> UsageError:
     return UsageError(
-        f"the store of {url} replaces an object despite the condition that it must not exist yet",
-        hint="use a folder on this machine, or a store with conditional writes (the header If-None-Match of S3)",
+        f"the store of {url} has no conditional writes: it would replace an object that must not exist yet",
+        hint="use a folder on this machine, or a store that has them (S3's header If-None-Match)",
     )
 
 
@@ -143,7 +143,8 @@ def _put(url: str, content: bytes, **options: str) -> None:
     first = url.split("/")[3:4]
     if scheme_of(url) == "az" and ":" in "".join(first):
         raise UsageError(
-            f"{url} cannot be written: the first part of its prefix has a colon", hint="name a prefix without one"
+            f"{url} cannot be written: the first part of its prefix has a colon",
+            hint="name a prefix without a colon there",
         )
     with errors(url):
         file_system(url).pipe_file(url, content, **options)

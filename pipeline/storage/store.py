@@ -93,7 +93,7 @@ def file_system(url: str) -> Any:
     except ImportError as error:
         raise UsageError(
             f"{url} needs a package that is not installed: {error.name or error}",
-            hint=f"pip install 'backcast[{extra}]'",
+            hint=f"install it: pip install 'backcast[{extra}]'",
         ) from None
 
 

@@ -65,7 +65,7 @@ def guess_mapping(source: Source) -> str:
         if children:
             hint = "child tables have list items, not events: leave them out, or join them to their parent rows first"
         raise UsageError(f"the files of this export come from different tools: {_some(tools)}", hint=hint)
-    reason = f"it could be any of {', '.join(candidates)}" if candidates else "it looks like no known tool"
+    reason = f"it could be any of {', '.join(candidates)}" if candidates else "it does not look like any known tool"
     raise UsageError(
         f"cannot tell which mapping this export needs: {reason}",
         hint="name it with -m MAPPING; `backcast mapping list` lists mappings, `backcast survey` shows the fields",
@@ -166,7 +166,7 @@ class Starter:
         if table is None:
             if not any(True for part in source.parts for _ in islice(rows_of(part), 1)):
                 raise no_rows(source.notes)
-            raise UsageError("no row of the export can be read", hint="to see why, run: backcast survey")
+            raise UsageError("no row of the export can be read", hint="to see why, run: backcast survey EXPORT")
         tools = recognised_by(table.records[:RECOGNISED_ROWS])
         self._pages = table
         """The table whose rows are pages, if the rows of the draft are the items of a list in them."""

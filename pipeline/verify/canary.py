@@ -30,7 +30,7 @@ def canary_to_send(
 
     if options.phases is not None:
         raise UsageError(
-            "--canary sends its events of all phases, but --phases leaves some out", hint="leave one of the two out"
+            "--canary needs all phases, but --phases leaves some out", hint="leave --canary or --phases out"
         )
     canary = plan.canary
     if canary is msgspec.UNSET or not canary.persons:
@@ -48,8 +48,8 @@ def _without(plan: Plan, canary: Canary | msgspec.UnsetType) -> UsageError:
     if canary is msgspec.UNSET:
         return UsageError("the plan was made without a canary", hint="plan again with --canary 500")
     return UsageError(
-        f"a canary of {pluralize(canary.most, 'event')} has no room: it consists of whole people, and the smallest one"
-        f" examined needs {canary.least:,} with the first group of each type",
+        f"a canary of {pluralize(canary.most, 'event')} is too small: it sends all events of whole people, and the"
+        f" smallest one examined needs {canary.least:,} with the first group of each type",
         hint=f"plan again with --canary {max(canary.least, 1_000)}",
     )
 

@@ -100,7 +100,10 @@ def check_sent(plan: Plan, directory: Directory, to: str) -> None:
 def check_project(to: str, options: VerifyOptions) -> None:
     """Raise UsageError if it is not known which project to read."""
     if options.project is None and not is_loopback(address_of(to)):
-        raise UsageError(f"which project of {to}?", hint="name it with --project ID; its URL shows the number")
+        raise UsageError(
+            f"reading back from {to} needs the project's id",
+            hint="add --project ID; the address of the project in the browser shows the number",
+        )
 
 
 def repair(

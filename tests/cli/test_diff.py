@@ -122,7 +122,7 @@ def test_what_cannot_be_compared_or_written_is_a_usage_error(call: Any, tmp_path
     a = plan(tmp_path, "a", [row(1)])
     said = call("diff", a, a, "--html", other)
     assert (said.code, other.read_text("utf-8")) == (2, "format: x\n")
-    assert "exists, and is not such a report" in said.two_lines[0]
+    assert "exists and is another kind of file" in said.two_lines[0]
     said = call("diff", tmp_path / "none", tmp_path / "none")
     assert said.code == 2
     assert "backcast plan" in said.two_lines[1]

@@ -35,7 +35,7 @@ def test_warnings_errors_and_hints_are_objects(tmp_path: Path) -> None:
         done = in_process(*words, "--json", env=env)
     (error, hint) = objects(failed.stderr)
     assert (failed.returncode, error["level"], hint["level"]) == (2, "error", "hint")
-    assert error["message"] == "not a phase: 'event'; did you mean 'events'?"
+    assert error["message"] == "'event' is not a phase; did you mean 'events'?"
     assert error["at"].endswith("Z")
     assert done.returncode == 0
     assert json.loads(done.stdout)["events"]["accepted"] == 20

@@ -248,7 +248,7 @@ def test_a_person_agrees_before_something_is_lost(call: Any, command: str, said:
         for printed in (declined, nobody):  # the question stands before them
             assert [line.split(":")[0] for line in printed.err.splitlines()[-2:]] == ["Error", "Try"]
         assert "nothing was done" in declined.err
-        assert nobody.err.endswith("Try: give --yes\n")
+        assert nobody.err.endswith("Try: give --yes to do it without a question\n")
         assert call(*words, stdin="y\n").code == 0
         assert len(service.asked) == 1
 

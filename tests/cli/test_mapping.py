@@ -135,7 +135,7 @@ def test_cases_are_updated_to_what_their_rows_give(call: Any, tmp_path: Path) ->
         "        timestamp: \"1970-01-01T00:00:00Z\"\n        key: [none]\n        properties: '{}'\n",
     )
     assert "3 cases passed, 0 failed" in call("mapping", "test", mine).out
-    assert "no file is named" in call("mapping", "test", "mixpanel", "--update-cases").two_lines[0]
+    assert "needs their paths" in call("mapping", "test", "mixpanel", "--update-cases").two_lines[0]
 
 
 @pytest.mark.parametrize("name", ["ga4-flat", "mixpanel-warehouse"])

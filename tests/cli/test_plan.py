@@ -131,7 +131,7 @@ def test_the_table_of_rejects_shows_a_row_of_each_code(call: Any, tmp_path: Path
     ("to", "options", "told"),
     [
         ("file/plan", (), "cannot write"),
-        ("plan", ("--as-of", "2999-01-01"), "2999-01-01T00:00:00Z is in the future (--as-of)"),
+        ("plan", ("--as-of", "2999-01-01"), "--as-of 2999-01-01T00:00:00Z is in the future"),
         ("plan", ("--since", "2023-01-01", "--until", "2023-01-01"), "--since 2023-01-01T00:00:00Z is not before"),
         ("plan", ("--since", "2023-01-01", "--until", "2022-12-31"), "--since 2023-01-01T00:00:00Z is not before"),
     ],

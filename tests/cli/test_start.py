@@ -41,7 +41,7 @@ def test_a_known_tool_is_asked_for_little_and_ends_with_the_command_that_sends(t
         for zone in ("Europe/Berlin", "America/New_York")
     ]
     assert (code, commands(shown)) == (0, [survey, *plans, f"rehearse {folder}"])
-    assert ("not a target: 'nowhere'" in shown, "'Mars'" in shown, shown.count("STOP zone")) == (True, True, 1)
+    assert ("'nowhere' is not a target" in shown, "'Mars'" in shown, shown.count("STOP zone")) == (True, True, 1)
     ending = shown.split("Done. Nothing was sent.")[1]
     assert f"  backcast apply {folder} --to us --approve-merges 3\n" in ending
     assert "type the number of events: 104." in " ".join(ending.split())

@@ -97,7 +97,7 @@ def test_a_dry_run_begins_where_the_ledger_stands(tmp_path: Path) -> None:
         assert (dry.counts.batches_made, dry.counts.in_doubt, dry.balanced) == (4, 0, True)
         assert (directory / "ledger.sqlite").read_bytes() == before
         assert len(server.asked) == 4
-        with pytest.raises(BrokenLedger, match="belongs to target"):
+        with pytest.raises(BrokenLedger, match="belongs to the target"):
             run(directory, "http://127.0.0.1:1", dry_run=True)
     with serving(scripted(Reply()), port=server.port) as server:
         run(directory, server.url)
@@ -142,7 +142,7 @@ def test_an_export_that_changed_is_sent_as_it_was_planned(tmp_path: Path) -> Non
 def test_a_plan_of_the_other_dialect_is_refused(tmp_path: Path, asked: dict[str, str], to: str, fits: bool) -> None:
     """The target's dialect must be the plan's, unless a person chose the plan's for it."""
     plan, _ = open_plan(planned(tmp_path, 3, **asked))
-    with nullcontext() if fits else pytest.raises(UnsafePlan, match=r"the plan is for .* \(dialect "):
+    with nullcontext() if fits else pytest.raises(UnsafePlan, match=r"the plan was made for .* \(dialect "):
         check_applicable(plan, to)
 
 

@@ -193,9 +193,12 @@ def test_phases_can_be_sent_one_by_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("phases", "told"),
     [
-        ("events", "the phase events needs the phase identities, but 7 events of it are not settled"),
-        ("identities,events", "the phase events needs the phase groups, but 12 events of it are not settled"),
-        ("identities,groups,persons", "the phase persons needs the phase events, but 40 events of it are not settled"),
+        ("events", "the phase events needs the phase identities first, and 7 events of identities are not settled"),
+        ("identities,events", "the phase events needs the phase groups first, and 12 events of groups are not settled"),
+        (
+            "identities,groups,persons",
+            "the phase persons needs the phase events first, and 40 events of events are not settled",
+        ),
     ],
 )
 def test_a_phase_asked_for_too_early_is_refused(tmp_path: Path, phases: str, told: str) -> None:
@@ -208,7 +211,7 @@ def test_a_phase_asked_for_too_early_is_refused(tmp_path: Path, phases: str, tol
     lines = done.stderr.splitlines()
     assert (done.returncode, lines[0]) == (4, f"Error: {told}; nothing was sent")
     needed = [one for one in PHASES if one in phases.split(",") or one in told.split("needs")[1]]
-    assert lines[1] == f"Try: send it first, or with it: --phases {','.join(needed)}"
+    assert lines[1] == f"Try: send {told.split()[6]} first, or both together: --phases {','.join(needed)}"
     assert (dry.returncode, dry.stderr) == (done.returncode, done.stderr)
 
 
@@ -224,7 +227,7 @@ def test_a_phase_in_doubt_is_not_over(tmp_path: Path) -> None:
     assert run_to(directory, CallDestination(send), send_limits=retry_policy).counts.in_doubt
     plan, place = open_plan(directory)
     request = "http://127.0.0.1:1", Secret(KEY), ApplyOptions(phases=("groups", "events"))
-    with pytest.raises(UnsafePlan, match="needs the phase identities, but 7 events of it"):
+    with pytest.raises(UnsafePlan, match="needs the phase identities first, and 7 events of identities"):
         check_send(plan, place, *request)
     answers["identities"] = Response(ResponseKind.POISON, 400, taken=False)
     left: set[int] = set()
@@ -240,10 +243,10 @@ def test_a_phase_in_doubt_is_not_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("phases", "told"),
     [
-        ("identites", "not a phase: 'identites'; did you mean 'identities'?"),
-        ("identities,merges", "not a phase: 'merges'"),
-        ("", "no phase is named"),
-        ("identities,", "not a phase: ''"),
+        ("identites", "'identites' is not a phase; did you mean 'identities'?"),
+        ("identities,merges", "'merges' is not a phase"),
+        ("", "--phases names no phase"),
+        ("identities,", "'' is not a phase"),
     ],
 )
 def test_a_phase_that_is_none_is_a_usage_error(tmp_path: Path, phases: str, told: str) -> None:

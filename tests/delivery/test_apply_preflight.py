@@ -175,7 +175,7 @@ def test_a_plan_is_sent_only_after_a_whole_rehearsal(tmp_path: Path) -> None:
     with LocalService() as service:
         with pytest.raises(UnsafePlan, match="was not rehearsed") as raised:
             api.apply_plan(plan, service.url, REQUIRED, project_key=service.capture_key)
-        assert raised.value.hint == f"backcast rehearse {plan}"
+        assert raised.value.hint == f"rehearse it: backcast rehearse {plan}"
         api.rehearse_plan(plan, RehearseOptions(faults=("poison,event=Step 1",)))
         with pytest.raises(UnsafePlan, match="refused"):
             api.apply_plan(plan, service.url, REQUIRED, project_key=service.capture_key)

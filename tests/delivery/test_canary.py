@@ -281,7 +281,7 @@ def test_require_canary_wants_one_that_landed_at_this_target_as_it_was_sent(tmp_
 
         with pytest.raises(UnsafePlan, match="sent no canary") as raised:
             send()
-        assert raised.value.hint == f"backcast apply {directory} --to {service.url} --canary"
+        assert raised.value.hint == f"send a canary first: backcast apply {directory} --to {service.url} --canary"
         send_canary(directory, service)
         tamper(service, "delete from accepted where uuid = (select min(uuid) from accepted)")
         assert not send_canary(directory, service).proved

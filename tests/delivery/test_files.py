@@ -183,7 +183,7 @@ def test_a_bucket_that_cannot_be_claimed_gets_no_files(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="the bucket of s3://no-such-bucket-anywhere/files does not exist"):
             pipeline.apply_plan(plan, "s3://no-such-bucket-anywhere/files", ApplyOptions())
         for _ in range(2):
-            with a_store_that_replaces(), pytest.raises(UsageError, match="replaces an object"):
+            with a_store_that_replaces(), pytest.raises(UsageError, match="has no conditional writes"):
                 pipeline.apply_plan(plan, f"{bucket.url}/files", ApplyOptions())
             assert list(bucket.objects()) == ["files/manifest.json"]
 
@@ -314,10 +314,10 @@ def test_the_command_needs_no_key_and_asks_nothing(
     ("words", "said"),
     [
         (["s3://"], "names no bucket"),
-        (["s3://bucket/*"], "not a prefix of a bucket"),
-        (["ftp://host/prefix"], "not a target"),
-        (["file:"], "not a folder"),
-        (["file://host/out"], "not a folder of this machine"),
+        (["s3://bucket/*"], "is not a prefix in a bucket"),
+        (["ftp://host/prefix"], "is not a target"),
+        (["file:"], "does not name a folder"),
+        (["file://host/out"], "is not a folder on this machine"),
         (["file:out", "--canary"], "--canary reads events back from a service"),
         (["file:out", "--require-canary"], "--require-canary reads events back"),
         (["file:out", "--transport", "v1"], "--transport v1 applies only when sending to a service"),
@@ -341,4 +341,4 @@ def test_a_plan_of_the_other_spelling_is_refused(call: Callable[..., Printed], t
     again = planned(tmp_path / "again", 10, target=f"file:{tmp_path / 'out'}")
     assert call("apply", again, "--to", f"file:{tmp_path / 'out'}").code == 0
     repaired = call("verify", again, "--to", f"file:{tmp_path / 'out'}", "--repair")
-    assert (repaired.code, "verify cannot repair files" in repaired.two_lines[0]) == (2, True)
+    assert (repaired.code, "--repair works for a service, not for files" in repaired.two_lines[0]) == (2, True)

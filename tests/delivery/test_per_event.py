@@ -389,7 +389,7 @@ def test_auto_asks_once_and_never_changes(tmp_path: Path, reply: Reply) -> None:
     assert [(one.path, len(one.events)) for one in server.asked] == [(PATH, 0), *[(path, 20)] * 3]
     assert in_ledger(directory, "select value from meta where key = 'transport'") == [(chosen,)]
     assert run(directory, server.url).balanced  # nothing is left, and nobody is asked
-    with pytest.raises(UsageError, match=f"begun with --transport {chosen}, and a plan never changes"):
+    with pytest.raises(UsageError, match=f"begun with --transport {chosen}, and keeps it"):
         run(directory, server.url, transport=other)
 
 

@@ -328,7 +328,7 @@ def test_a_plan_is_sent_under_limits_of_all_kinds(tmp_path: Path) -> None:
         words = ("apply", directory, "--to", service.url, "--hours-timezone", "UTC")
         env = {"BACKCAST_PROJECT_KEY": service.capture_key}
         wrong = in_process(*words, "--quiet-hours", "8 to 6", env=env)
-        assert (wrong.returncode, "--quiet-hours: not hours of a day: '8 to 6'" in wrong.stderr) == (2, True)
+        assert (wrong.returncode, "--quiet-hours: '8 to 6' is not a span of hours" in wrong.stderr) == (2, True)
         done = in_process(*words, "--rate", "100000,50MB,25@00:00-23:59", "--json", env=env)
         assert done.returncode == 0
         assert landed(service) == identities(60)

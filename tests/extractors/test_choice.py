@@ -166,7 +166,7 @@ def test_pendo_lists_exports_of_more_than_30_days_ago_in_their_own_folders(tmp_p
     files |= {
         "app/u2/allevents-d1.jsonl": 6, "app/u2/billofmaterials.json": pendo_export(None, "u2", "d1", root=False),
     }  # fmt: skip
-    with pytest.raises(UnfitExport, match=r"app/u1/.* and app/u2/.* both have the period d1, without a counter"):
+    with pytest.raises(UnfitExport, match=r"app/u1/.* and app/u2/.* both have the period d1, and no counter"):
         counting(export(tmp_path / "b", files), manifest="pendo")
 
 
@@ -272,5 +272,5 @@ def test_a_manifest_of_another_shape_is_named(tmp_path: Path, name: str, kind: s
     source = export(tmp_path, {name: content})
     with pytest.raises(UnreadableExport, match=message):
         counting(source, manifest=kind)
-    with pytest.raises(UsageError, match="there is no manifest 'haep'"):
+    with pytest.raises(UsageError, match="`files: manifest` has the unknown value 'haep'"):
         counting(source, manifest="haep")

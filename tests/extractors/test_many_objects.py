@@ -101,7 +101,7 @@ def test_a_listing_that_ends_early_is_an_error(url: str) -> None:
     later = {"continuation-token", "start-after"}  # every page but the first
     with serving(objects):
         for answer, why in (
-            (refusal(403, "AccessDenied"), "no permission to read it"),
+            (refusal(403, "AccessDenied"), "cannot be read: permission denied"),
             (refusal(404, "NoSuchBucket"), "its bucket disappeared during the listing"),
             ((200, {}, b"<html><body>Sign in</body></html>"), "its answer is not a listing"),
             (listing("e/9", more="<IsTruncated>true</IsTruncated>"), "cannot be continued"),

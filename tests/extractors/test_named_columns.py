@@ -75,7 +75,7 @@ def test_columns_are_of_delimited_files_without_a_header(call: Any, tmp_path: Pa
     (tmp_path / "t.jsonl").write_text('{"user":"u","event":"E","at":"2023-01-02T03:04:05Z"}\n')
     printed = call("plan", tmp_path / "t.jsonl", "-m", "generic", *SET, "-o", tmp_path / "plan")
     assert printed.code == 2
-    assert "the files include no delimited file" in printed.two_lines[0]
+    assert "the export has no delimited file" in printed.two_lines[0]
 
 
 def test_an_escape_is_declared_where_no_cell_is_null(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_plan_stops_where_backslashes_may_be_escapes(call: Any, tmp_path: Path
     words = ("plan", tmp_path / "t.tsv", "-m", "generic", *SET[2:], "-o", tmp_path / "plan", "--json")
     printed = call(*words)
     assert printed.code == 3
-    assert "may be escapes" in printed.two_lines[0]
+    assert "may be database escapes" in printed.two_lines[0]
     assert "--set escape='\\'" in printed.two_lines[1]
     for escape in ("\\", "none"):
         assert call(*words, "--set", f"escape={escape}").json["rows"]["mapped"] == 2

@@ -81,9 +81,9 @@ READ_ME = b"# Export\n\nSee the wiki, please.\n"
 @pytest.mark.parametrize(
     ("files", "given", "kind", "message"),
     [
-        ({}, [], UsageError, "no export was named"),
+        ({}, [], UsageError, "no export is named"),
         ({}, [""], UsageError, "there are no files in"),
-        ({"a.txt": ROW}, ["*.json"], UsageError, "nothing matches"),
+        ({"a.txt": ROW}, ["*.json"], UsageError, "no file matches"),
         ({}, ["gone.json"], UnreadableExport, "gone.json"),
         ({"README": READ_ME}, [""], UsageError, "README: text"),
         ({"notes": READ_ME}, ["notes"], UnreadableExport, "neither JSON lines nor a table"),

@@ -147,18 +147,22 @@ def test_what_is_no_export_is_left_out_and_named(bucket: Bucket, tmp_path: Path)
         ("s3://BUCKET/tab", UnreadableExport, "does not exist, and nothing is below it"),
         ("s3://BUCKET/table", UnreadableExport, "is a Delta table"),
         ("s3://BUCKET/both", UsageError, "is an object and also a prefix of others"),
-        ("s3://BUCKET/x*", UsageError, "nothing matches"),
+        ("s3://BUCKET/x*", UsageError, "no object matches"),
         ("s3://no-such-bucket-anywhere/a", UnreadableExport, "does not exist, and nothing is below it"),
         ("s3://user:secret@BUCKET/a", UsageError, "contains a user, a password"),
         ("az://container/a?sv=2022-11-02&sr=c&sig=secret%3D", UsageError, "contains a user, a password"),
         ("s3://BUCKET/a?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=secret", UsageError, "contains a user"),
         ("s3://BUCKET/a*&X-Amz-Signature=secret", UsageError, "contains a user"),
         ("gs://BUCKET/a?x-goog-signature=secret", UsageError, "contains a user"),
-        ("https://user:secret@host/a.csv?sig=secret", UsageError, r"^https://\*\*\*@host/a.csv is an address"),
+        (
+            "https://user:secret@host/a.csv?sig=secret",
+            UsageError,
+            r"^backcast cannot read from https://\*\*\*@host/a.csv$",
+        ),
         ("s3://", UsageError, "names no bucket"),
         ("s3:///a", UsageError, "names no bucket"),
-        ("ftp://host/a", UsageError, "is an address that cannot be read"),
-        ("https://host/a.csv", UsageError, "is an address that cannot be read"),
+        ("ftp://host/a", UsageError, "backcast cannot read from"),
+        ("https://host/a.csv", UsageError, "backcast cannot read from"),
     ],
 )
 def test_a_url_that_cannot_be_read_says_why(url: str, kind: type[Exception], message: str, bucket: Bucket) -> None:
@@ -189,7 +193,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     with pytest.raises(UsageError) as raised:
         open_source(["gs://bucket/a"])
-    assert raised.value.hint == "pip install 'backcast[gcs]'"
+    assert raised.value.hint == "install it: pip install 'backcast[gcs]'"
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz"])
@@ -232,6 +236,6 @@ def test_a_file_that_lies_beside_another_is_missing_only_where_it_is_not_there(b
     assert beside(rows, rows, (), name) == b"a\tb\n"
     with (
         a_store_that_fails("GetObject", name, 403, "AccessDenied"),
-        pytest.raises(UnreadableExport, match=f"day/{name}: no permission to read it"),
+        pytest.raises(UnreadableExport, match=f"day/{name} cannot be read: permission denied"),
     ):
         beside(rows, rows, (), name)

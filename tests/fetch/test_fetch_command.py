@@ -103,9 +103,9 @@ def test_without_a_key_nothing_is_asked(call: Call, tmp_path: Path, monkeypatch:
         ("mixpanel", ["--since", "March"], "not"),
         ("mixpanel", ["--window", "12h"], "--window must be whole days"),
         ("mixpanel", ["--project", "Web"], "not a Mixpanel project id"),
-        ("mixpanel", ["--project", " "], "which project"),
+        ("mixpanel", ["--project", " "], "needs the id of the project"),
         ("amplitude", ["--from", "in"], "has no region 'in'"),
-        ("posthog", ["--from", "ftp://x"], "not a target"),
+        ("posthog", ["--from", "ftp://x"], "is not a target"),
     ],
 )
 def test_what_cannot_be_fetched_is_exit_2(

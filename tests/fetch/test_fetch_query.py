@@ -104,7 +104,7 @@ def test_a_plan_reads_no_query() -> None:
 @pytest.mark.parametrize(
     ("database", "query", "file", "error"),
     [
-        ("none.duckdb", "select 1", "out.parquet", "there is no database"),
+        ("none.duckdb", "select 1", "out.parquet", "does not exist"),
         (None, "from 'TMP/none/*.csv'", "out.parquet", r"cannot answer the query: .*none"),
         (None, "select 1", "events.csv", r"events\.csv does not end in \.parquet"),
         (None, "select 1", ".events.parquet", r"\.events\.parquet begins with a dot"),

@@ -124,7 +124,7 @@ def test_a_plan_refuses_a_fetch_with_a_changed_file(change: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("part", "status", "code", "message"),
     [
-        (MANIFEST, 403, "AccessDenied", "no permission to read it"),
+        (MANIFEST, 403, "AccessDenied", "cannot be read: permission denied"),
         (".jsonl.gz", 400, "Odd", "cannot be read from its store: .*Odd"),
     ],
 )
@@ -146,7 +146,7 @@ def test_a_fetch_of_something_else_has_another_folder(tmp_path: Path) -> None:
     api = APIS["mixpanel"]
     with exporting(api) as server:
         fetch(api, server, tmp_path, 2)
-        with pytest.raises(UsageError, match="--until was 2023-03-03 and is 2023-03-04"):
+        with pytest.raises(UsageError, match="--until was 2023-03-03 and is now 2023-03-04"):
             fetch(api, server, tmp_path, 3)
 
 
@@ -175,7 +175,7 @@ def test_two_fetches_do_not_share_a_folder(tmp_path: Path) -> None:
 def test_a_manifest_that_is_no_manifest_is_an_error(tmp_path: Path) -> None:
     """Damaged by hand, it is named, and nothing is fetched over it."""
     (tmp_path / MANIFEST).write_text('{"format": "backcast.fetch/1"')
-    with pytest.raises(UnreadableExport, match="is not a readable manifest"):
+    with pytest.raises(UnreadableExport, match="cannot be read as the manifest"):
         fetched(APIS["mixpanel"], tmp_path)
     assert not (tmp_path / NEW).exists()
 

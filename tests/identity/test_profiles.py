@@ -189,7 +189,7 @@ def test_overwriting_removes_what_was_removed_at_last_and_no_other_policy_does()
 def test_another_policy_or_choice_of_types_is_refused() -> None:
     """With what may be written: five group types at most, none twice, none without a name."""
     for text in ("", "prefix", "prefix=", "prefix= ", "fill-only=x", "replace"):
-        with pytest.raises(UsageError, match="unknown profile policy") as raised:
+        with pytest.raises(UsageError, match="is not a profile policy") as raised:
             parse_policy(text)
         assert "overwrite" in raised.value.hint
     for wanted in (list("abcdef"), ["a", "a"], ["a", ""]):

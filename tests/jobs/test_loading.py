@@ -76,7 +76,7 @@ def test_options_of_plans_and_of_later_steps_are_keys(tmp_path: Path) -> None:
     path.write_text(LEAST + "gates: {spike: 8, level: 2.5, gap: 3, hour_events: 2000}\n", "utf-8")
     plan = load_job(path).plan
     assert (plan.spike, plan.level, plan.gap, plan.hour_events) == (8.0, 2.5, 3, 2_000)
-    for wrong, says in (("level: 1", "not a number of more than 1"), ("gap: 0", "not a whole number of at least 1")):
+    for wrong, says in (("level: 1", "is not a number above 1"), ("gap: 0", "is not a whole number of 1 or more")):
         path.write_text(LEAST + f"gates: {{{wrong}}}\n", "utf-8")
         with pytest.raises(JobError, match=says):
             load_job(path)
@@ -127,14 +127,14 @@ def test_the_other_spellings(tmp_path: Path) -> None:
     ("old", "new", "place", "says", "hint"),
     [
         ("lookback: 2", "loockback: 2", "9:1", "a job has no key 'loockback'", "did you mean 'lookback'?"),
-        ("lookback: 2", "lookback: -1", "9:11", "not a whole number of at least 0", "write"),
+        ("lookback: 2", "lookback: -1", "9:11", "is not a whole number of 0 or more", "write"),
         ("lookback: 2", "lookback: [1]", "9:11", "takes text", ""),
         ("lag: 49h", "lag: 2h", "8:6", "under 48 hours old", "write 48h or more"),
         ("lag: 49h", "lag: 2 days", "8:6", "not a length of time", "such as 49h"),
         ("window: day", "window: daily", "5:9", "cannot be 'daily'", "did you mean 'day'?"),
         ("window_timezone: UTC", "window_timezone: Berlin", "6:18", "'Berlin' is not a time zone", "'Europe/Berlin'"),
         ("timezone: America/New_York", "timezone: [Mars]", "4:12", "'Mars' is not a time zone", ""),
-        ("from: 2024-01-01", "from: 2024-13-01", "7:7", "not a day", "write 2024-01-31"),
+        ("from: 2024-01-01", "from: 2024-13-01", "7:7", "is not a valid day", "write 2024-01-31"),
         ("from: 2024-01-01", "from: 2024-01-01\nuntil: 2024-01-01", "8:8", "would have no window", "first window"),
         ("collapse: none", "collapse: all", "10:11", "cannot be 'all'", "none, identical"),
         ("{properties: none}", "{properties: all}", "11:23", "cannot be 'all'", "none, final"),
@@ -144,9 +144,9 @@ def test_the_other_spellings(tmp_path: Path) -> None:
         ("merges: hold", "merges: {up-to: some}", "12:17", "not a whole number", "write"),
         ("to: us", "to: mars", "13:5", "not a target", "us, eu"),
         ("missing: wait", "missing: skip", "15:10", "cannot be 'skip'", "wait, done, stop"),
-        ("0.1%", "a few", "16:22", "not a number or a percentage", "0.1%"),
+        ("0.1%", "a few", "16:22", "is neither a number nor a percentage", "0.1%"),
         ("rate: 5000", "rate: 0", "17:7", "not a rate", "write 5000"),
-        ("mapping: mixpanel", "mapping: mixpannel", "3:10", "is called 'mixpannel'", "did you mean 'mixpanel'?"),
+        ("mapping: mixpanel", "mapping: mixpannel", "3:10", "neither a file nor the name", "did you mean 'mixpanel'?"),
         ("{date:%Y/%m/%d}", "{date:%Y}", "2:9", "several days would have the same path", "{date:%Y/%m/%d}"),
         ("job: nightly-mixpanel", "job: ../../etc", "1:6", "is not a name", "letters"),
         ("rate: 5000", "rate: 5000\nexclude_ids: gone.txt", "18:14", "gone.txt does not exist", "the job file"),

@@ -61,12 +61,12 @@ def test_without_a_project_the_only_one_is_chosen() -> None:
     one, two = {"id": 7, "name": "Shop"}, {"id": 8, "name": "Test"}
     pages = [[one], [one, two], []]
     with answering(lambda call: Said(200, {"results": pages[call.number]})) as service, service.client(None) as client:
-        with pytest.raises(UsageError, match="which project"):
+        with pytest.raises(UsageError, match="needs a project"):
             client.hog_functions.retrieve(ID)
         assert (client.choose_project(), client.project_id) == ("7", "7")
         with pytest.raises(UsageError, match=r"7 \(Shop\), 8 \(Test\)"):
             client.choose_project()
-        with pytest.raises(UsageError, match="no project"):
+        with pytest.raises(UsageError, match="cannot read any project"):
             client.choose_project()
 
 

@@ -167,8 +167,8 @@ def test_as_much_as_the_limits_allow_is_compiled() -> None:
     ("more", "message"),
     [
         ("uuid: {lookup: a, table: nope}\n", "unknown table 'nope'"),
-        (f"uuid: {{item: '{'9' * 5000}', of: a}}\n", "the index of an item is not a number of at most nine digits"),
-        ("uuid: {template: 'a}'}\n", "the template has a single brace"),
+        (f"uuid: {{item: '{'9' * 5000}', of: a}}\n", "`item` is not a whole number of at most nine digits"),
+        ("uuid: {template: 'a}'}\n", "the template contains a single { or }"),
         ("uuid: {first: [" + repeated(30, "{first: [a, ", "a", "]}") + "]}\n", "nested more than"),
         ("events: {Bought: Bought}\n", "changes nothing"),
     ],

@@ -291,7 +291,7 @@ def test_an_unknown_setting_names_the_nearest() -> None:
     """A misspelt --set is answered with the right one."""
     with pytest.raises(UsageError) as caught:
         mapper("", settings={"sourc": "eu"})
-    assert caught.value.hint == "did you mean 'source'?"
+    assert caught.value.hint == "did you mean --set source=…?"
     with pytest.raises(UsageError, match="needs the setting 'event'"):
         compile_mapping(load("generic"), SealedOptions(as_of=0))
 

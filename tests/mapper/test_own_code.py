@@ -307,9 +307,13 @@ def test_a_job_runs_the_code_of_its_mapping(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("python", "text", "message"),
     [
-        ("clean.py", "", r"'clean.py' names no function, at .*shop.yaml:10:1"),
+        ("clean.py", "", r"'clean.py' does not name a function, at .*shop.yaml:10:1"),
         ("gone.py:clean", "", r"cannot read .*gone.py: No such file or directory, at .*shop.yaml:10:1"),
-        ("clean.py:clean", "def clean(event)\n    return event\n", r"not Python: .*, at clean.py:1:17"),
+        (
+            "clean.py:clean",
+            "def clean(event)\n    return event\n",
+            r"the file is not valid Python: .*, at clean.py:1:17",
+        ),
         ("clean.py:clean", "x = 1\nimport nowhere_to_be_found\n", r"ModuleNotFoundError: .*, at clean.py:2:1"),
         ("clean.py:clean", "def other(event): ...\n", r"the file has no function 'clean', at clean.py"),
     ],

@@ -142,7 +142,7 @@ def test_rows_of_one_key_that_are_different_events_stop_the_plan(tmp_path: Path)
     gate, allowed = (next(gate for gate in one.plan.gates if gate.name == "key_not_unique") for one in (made, accepted))
     assert (gate.level, made.plan.ready, made.plan.skips) == ("stop", False, {"superseded": 3})
     assert gate.detail == (
-        "3 rows are left out for a different event with the same key: row 1 of a.jsonl (Signup,"
+        "3 rows are left out because a different event has the same key: row 1 of a.jsonl (Signup,"
         " 2023-09-23) and row 2 of a.jsonl (Paid, 2023-09-23); row 3 of a.jsonl (Paid, 2023-09-23) and row 4 of"
         " a.jsonl (Paid, 2023-09-24); row 5 of a.jsonl (Paid, 2023-09-24) and row 4 of a.jsonl (Paid, 2023-09-24) of"
         " another person"

@@ -110,7 +110,7 @@ def test_nothing_is_sent_where_the_store_replaces_a_claim(url: str, bucket: Buck
     """Noticed before the claim, so that the claim of another ledger is never replaced by this one."""
     before = bucket.objects()
     with running(KEYS) as service:
-        with a_store_that_replaces(), pytest.raises(UsageError, match="replaces an object"):
+        with a_store_that_replaces(), pytest.raises(UsageError, match="has no conditional writes"):
             pipeline.apply_plan(url, service.url, APPLY, project_key=KEY)
         assert copies(service) == 0
         assert "june/published-000002.json" not in bucket.objects()

@@ -112,10 +112,10 @@ def test_the_command_writes_nothing(call: Any, tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["export"], 2, "where the plan is written"),
-        (["export", "--rate", "5", "-o", "plan"], 2, "--rate belongs to --estimate"),
+        (["export"], 2, "-o is missing"),
+        (["export", "--rate", "5", "-o", "plan"], 2, "plan uses --rate only for an estimate"),
         (["-", "--estimate"], 2, "an estimate cannot sample standard input"),
-        (["empty.jsonl", "--estimate"], 4, "the sample has no event"),
+        (["empty.jsonl", "--estimate"], 4, "no row of the sample became an event"),
     ],
 )
 def test_what_cannot_be_estimated_is_said(

@@ -104,7 +104,7 @@ def test_a_person_whose_id_looks_like_a_placeholder(tmp_path: Path) -> None:
 def test_a_setting_about_files_that_there_are_not(tmp_path: Path) -> None:
     """It would do nothing; and a list that no page has is told with those that it has."""
     for name, what in (("sheet", "workbook"), ("rows", "JSON file")):
-        with pytest.raises(UsageError, match=f"the files include no {what}"):
+        with pytest.raises(UsageError, match=f"the export has no {what}"):
             planned(tmp_path, "a.csv", f"event,user,at\nSeen,u1,{TIMES[0]}\n", settings=COLUMNS | {name: "x"})
     with pytest.raises(UnreadableExport, match="an object begins that has no list 'x'") as refused:
         planned(tmp_path, "a.json", json.dumps({"results": ROWS, "page": 1}), settings=COLUMNS | {"rows": "x"})

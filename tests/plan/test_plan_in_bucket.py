@@ -153,7 +153,7 @@ def test_a_url_that_is_no_place_of_a_plan_says_why(bucket: Bucket) -> None:
         ("s3://user:secret@BUCKET/june", "contains a user, a password"),
         ("s3://BUCKET/june?X-Amz-Signature=secret", "contains a user, a password"),
         ("s3://BUCKET/june?secret", r"must not contain \? or #"), ("s3://BUCKET/jun*", "is a pattern"),
-        ("s3://", "names no bucket"), ("https://host/june", "is an address that cannot be read"),
+        ("s3://", "names no bucket"), ("https://host/june", "backcast cannot read from"),
         ("s3://BUCKET/none", "contains no plan that backcast published"),
         ("s3://no-such-bucket-anywhere/june", "contains no plan that backcast published"),
     ):  # fmt: skip

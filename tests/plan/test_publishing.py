@@ -149,7 +149,7 @@ def test_a_store_that_does_not_answer_ends_with_exit_6(
 
 def test_a_store_that_replaces_what_is_there_is_refused(bucket: Bucket, tmp_path: Path) -> None:
     """Of two that publish there both would believe that theirs is the one that counts."""
-    with a_store_that_replaces(), pytest.raises(UsageError, match="replaces an object") as raised:
+    with a_store_that_replaces(), pytest.raises(UsageError, match="has no conditional writes") as raised:
         pipeline.plan_export(export(tmp_path / "export", 5), f"{bucket.url}/june", OPTIONS)
     assert "If-None-Match" in str(raised.value.hint)
     assert "a folder on this machine" in str(raised.value.hint)

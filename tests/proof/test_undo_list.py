@@ -83,7 +83,7 @@ def test_a_plan_that_was_not_sent_and_a_folder_with_other_files_are_refused(tmp_
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match="has other files"):
+    with pytest.raises(UsageError, match="contains other files"):
         api.list_sent(plan, UndoListOptions(out=mine))
     assert [path.name for path in mine.iterdir()] == ["notes.txt"]
     api.list_sent(plan)

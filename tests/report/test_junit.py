@@ -102,7 +102,7 @@ def test_a_report_is_never_written_over_another_file(call: Any, tmp_path: Path) 
     mapping.write_text(HEAD, "utf-8")
     said = call("plan", source, *generic(), "-o", tmp_path / "plan", "--report", f"junit={mapping}")
     assert (said.code, (tmp_path / "plan").exists()) == (2, False)
-    assert "exists, and is not such a report" in said.two_lines[0]
+    assert "exists and is another kind of file" in said.two_lines[0]
     assert mapping.read_text("utf-8") == HEAD
     _, file = report(tmp_path)
     before = file.read_bytes()
@@ -115,8 +115,8 @@ def test_a_report_is_never_written_over_another_file(call: Any, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("report", "complaint"),
     [
-        ("html=x.html", "not junit=FILE"),
-        ("junit", "not junit=FILE"),
+        ("html=x.html", "is not junit=FILE"),
+        ("junit", "is not junit=FILE"),
         ("junit=missing/x.xml", "the folder missing does not exist"),
         ("junit=export", "is not an ordinary file"),
     ],

@@ -71,7 +71,7 @@ SAID = (
     "all 5 2 7",
     "campaign_event 1",
     "missing_timestamp 1 no timestamp b.csv , row 2:",
-    "Signup,u9,,•••",
+    "Signup,•••,,•••",
     "unsafe_integer 3 an integer beyond 2^53",
     "a.jsonl , row 5: 9007199254740993 is beyond 2^53",
     "ignored_file _SUCCESS: a marker",

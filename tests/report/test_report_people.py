@@ -239,7 +239,7 @@ def test_groups_stand_in_their_order_and_the_sixth_is_not_sent(everything: Seen,
     [
         ("fill-only", "written as $set_once: existing values are kept"),
         ("overwrite", "written as $set: existing values are overwritten, however old the history is"),
-        ("prefix=\u202eold_", "written as $set under names that start with \\u202eold_, beside the existing values"),
+        ("prefix=\u202eold_", "written as $set under names that start with \\u202eold_, next to the existing values"),
     ],
 )
 def test_the_policy_is_told_in_words(tmp_path: Path, policy: str, words: str) -> None:

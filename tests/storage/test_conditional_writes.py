@@ -39,7 +39,10 @@ def test_the_answers_of_stores(bucket: Bucket) -> None:
     place = f"{bucket.url}/a"
     with a_store_that_answers(lambda: (412, "PreconditionFailed")):
         assert not storage.create(place, b"")
-    with a_store_that_answers(lambda: (501, "NotImplemented")), pytest.raises(UsageError, match="replaces an object"):
+    with (
+        a_store_that_answers(lambda: (501, "NotImplemented")),
+        pytest.raises(UsageError, match="has no conditional writes"),
+    ):
         storage.create(place, b"")
     with a_store_that_answers(lambda: (409, "ConditionalRequestConflict")), pytest.raises(storage.StoreError):
         storage.create(place, b"")

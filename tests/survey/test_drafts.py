@@ -343,7 +343,7 @@ def test_without_a_terminal_nothing_is_asked(call: Any, tmp_path: Path) -> None:
     """The error names what to do instead, and no file is written."""
     printed = call("mapping", "new", written(tmp_path, SHAPES["sensor"]), "-o", tmp_path / "mine.yaml", "--ask")
     assert printed.code == 2
-    assert "--ask needs a terminal" in printed.two_lines[0]
+    assert "--ask asks questions in a terminal" in printed.two_lines[0]
     assert not (tmp_path / "mine.yaml").exists()
 
 

@@ -196,7 +196,7 @@ def test_what_cannot_be_asked_says_why(tmp_path: Path) -> None:
     with pytest.raises(Unfinished):
         one.verify(api="http://127.0.0.1:9")
     other = "http://127.0.0.1:9"
-    with pytest.raises(BrokenLedger, match=f"belongs to target {one.room.url} .*, not to {other}"):
+    with pytest.raises(BrokenLedger, match=f"belongs to the target {one.room.url} .*, not to {other}"):
         one._replace(to=other).verify()
     for to in ("us", "https://eu.i.posthog.com", "nonsense"):
         with pytest.raises(UsageError):

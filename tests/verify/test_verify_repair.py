@@ -129,7 +129,7 @@ def test_another_run_since_the_comparison_ends_the_repair(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("typed", "refused"), [("14", True), ("", True), ("1,500", True), ("15", False)])
 def test_the_number_is_asked_for_away_from_this_machine(monkeypatch: Any, typed: str, refused: bool) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{typed}\n"))
-    with pytest.raises(UsageError, match="not the number") if refused else nullcontext():
+    with pytest.raises(UsageError, match="the typed number is not") if refused else nullcontext():
         common.ask_number(15, "send them again")
 
 

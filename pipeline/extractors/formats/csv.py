@@ -26,7 +26,9 @@ def _recognize(sample: Sample) -> Recognized | None:
     start = text.lstrip(b" \t\r\n")
     if b"\n" not in start and b"\r" in start.rstrip(b"\r"):
         raise UnreadableExport(
-            f"{path} ends its lines in carriage returns only", path=path, hint="convert it first: tr '\\r' '\\n'"
+            f"{path} ends its lines in carriage returns only",
+            path=path,
+            hint="convert it first: tr '\\r' '\\n' < OLD > NEW",
         )
     if (dialect := _layout(sample)) is not None:
         return Recognized(dialect)

@@ -17,7 +17,7 @@ from pipeline.extractors.stream import opened
 from pipeline.models import Block, Dialect, Part
 
 MOST_BYTES = 512 * 1024 * 1024
-_LINES = "write it with to_json(PATH, orient='records', lines=True)"
+_LINES = "write it by rows from pandas: df.to_json(PATH, orient='records', lines=True)"
 _decode = msgspec.json.Decoder(dict[str, dict[str, Raw]]).decode
 _TEXT = rb'"(?:[^"\\]|\\.)*"'
 _COLUMN = re.compile(rb'\{\s*%b\s*:\s*\{\s*"\d+"\s*:\s*[^{\[\s]' % _TEXT)

@@ -104,7 +104,8 @@ class Builder:
         value: str | None = self.options.settings.get(name) or call.arguments.get("default")
         if value is None and call.arguments.get("optional") != "yes":
             raise UsageError(
-                f"this mapping needs the setting {name!r}", hint=f"add --set {name}=COLUMN, or --set {name}==TEXT"
+                f"this mapping needs the setting {name!r}",
+                hint=f"add --set {name}=COLUMN, or --set {name}==TEXT for a fixed text",
             )
         return value
 
@@ -113,7 +114,7 @@ class Builder:
         name, table = str(call.arguments.get("table")), call.arguments.get("in")
         if table is None:
             if (table := self._tables.get(name)) is None:
-                known = f"tables: {', '.join(self._tables) or 'none'}"
+                known = f"use one of: {', '.join(self._tables)}" if self._tables else "define it under `tables`"
                 raise call.place.error(f"unknown table {name!r}", known)
         else:
             name = f"line {call.place.line}, column {call.place.column}"
@@ -217,11 +218,11 @@ class Builder:
     def _clock(self, clock: language.Clock, is_time: bool) -> program.Clock:
         unit, form = self._word(clock.unit) or "iso", None
         if unit not in language.UNITS:
-            raise UsageError(f"unknown unit of time {unit!r}", hint=f"use one of {', '.join(language.UNITS)}")
+            raise UsageError(f"{unit!r} is not a unit of time", hint=f"use one of {', '.join(language.UNITS)}")
         if clock.form is not None and (form := self._word(clock.form)) is not None:
             unit = "format"
         elif unit == "format":
-            raise UsageError("unit `format` needs a format", hint="for example %d/%m/%Y %H:%M")
+            raise UsageError("the unit `format` needs a time format", hint="for example %d/%m/%Y %H:%M")
         zone = "utc"
         if clock.zone == "project" or (clock.zone == "local" and unit in ("iso", "format")):
             # The zone of a local clock is never assumed: if no zone is named, the row cannot be sent.

@@ -61,7 +61,7 @@ def divide(build: Builder, call: Call) -> Value:
         except BadValue as error:
             raise call.place.error(str(error), "write a number, or a reference to one") from None
         if not divisor:
-            raise call.place.error("a division by 0 has no result", "write another number")
+            raise call.place.error("a division by 0 has no result", "divide by another number")
     numbers = (build.present(call.arguments["divide"]), build.present(by))
     return Apply("calculated", (Constant("divide"), *numbers))
 

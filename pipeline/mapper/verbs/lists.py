@@ -52,9 +52,7 @@ def item(build: Builder, call: Call) -> Value:
 
 def _index(call: Call) -> Value:
     if not re.fullmatch(r"-?[0-9]{1,9}", call.arguments["item"]):
-        raise call.place.error(
-            "the index of an item is not a number of at most nine digits", "write item: 0 for the first"
-        )
+        raise call.place.error("`item` is not a whole number of at most nine digits", "write item: 0 for the first")
     return Constant(int(call.arguments["item"]))
 
 
@@ -67,7 +65,9 @@ def _index(call: Call) -> Value:
 )
 def split(build: Builder, call: Call) -> Value:
     if not call.arguments["by"]:
-        raise call.place.error("`by` is empty, so the text cannot be split", "write by: x")
+        raise call.place.error(
+            "`by` is empty, so the text cannot be split", "write the text between two pieces, such as by: x"
+        )
     return Apply("piece_of", (build.text(call.arguments["split"]), Constant(call.arguments["by"]), _index(call)))
 
 
@@ -249,7 +249,8 @@ def pieces(build: Builder, call: Call) -> Value:
     if given.get("columns") and not given.get("cells"):
         raise call.place.error("`columns` needs `cells`, the text between two of them", 'write cells: ";"')
     if unknown := [name for name in given.get("numbers", ()) if name not in given.get("columns", ())]:
-        raise call.place.error(f"numbers: {unknown[0]!r} is not among the columns", "name one of `columns`")
+        hint = f"use one of: {', '.join(given['columns'])}" if given.get("columns") else "name the columns in `columns`"
+        raise call.place.error(f"numbers: {unknown[0]!r} is not among the columns", hint)
     table = ""
     if "table" in given:
         table = encode(dict(in_memory(build.tables[build.table(call, False)], given["table"]))).decode()

@@ -84,7 +84,7 @@ def _written(call: Call, given: Any) -> tuple[Value, Value]:
     unit = given.get("unit", "format" if form else "iso")
     if (unit == "format") != bool(form):
         hint = "write unit: format, format: '%d/%m/%Y %H:%M'"
-        raise call.place.error("`unit: format` and `format` need each other", hint)
+        raise call.place.error("`unit: format` and `format` must be given together", hint)
     try:
         _format(form)
     except UsageError as error:

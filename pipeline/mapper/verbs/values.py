@@ -47,7 +47,7 @@ def const(build: Builder, call: Call) -> Value:
 @value("json", "a fixed JSON value", json=Field(Json(), "JSON text, such as '12.50' or 'true'", True))
 def json(build: Builder, call: Call) -> Value:
     if problem := unsendable(call.arguments["json"].encode()):
-        raise call.place.error(f"json: {problem}", "the service would refuse every event with it")
+        raise call.place.error(f"json: {problem}", "correct the JSON: the service would refuse every event with it")
     return expressions.Json(call.arguments["json"])
 
 
@@ -87,7 +87,7 @@ def template(build: Builder, call: Call) -> Value:
         elif len(hole.group()) == 2:
             parts.append(hole.group()[0])
         else:
-            raise call.place.error("the template has a single brace", "write {{ or }} for a brace")
+            raise call.place.error("the template contains a single { or }", "write {{ or }} for a brace")
     parts.append(text[end:])
     return expressions.Template(tuple(part for part in parts if part != ""))
 

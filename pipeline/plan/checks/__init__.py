@@ -66,7 +66,7 @@ def parse_limit(text: str, flag: str = "--max-rejects") -> CountLimit:
     match = re.fullmatch(r"(\d{1,18})|(\d{1,3}(?:\.\d{1,18})?)\s*%", text.strip(), re.ASCII)
     percent = Decimal(match.group(2)) if match is not None and match.group(2) else None
     if match is None or (percent is not None and percent > 100):
-        raise UsageError(f"not a number or a percentage: {text!r}", hint=f"write {flag} 100 or 0.5%")
+        raise UsageError(f"{text!r} is neither a number nor a percentage", hint=f"write {flag} 100 or 0.5%")
     return CountLimit(percent=percent) if percent is not None else CountLimit(int(match.group(1)))
 
 

@@ -27,7 +27,7 @@ def ignored_files(facts: PlanFacts) -> Finding | None:
     """Files are left out although their names are like those of files that are read; up to --allow-ignored only
     warn."""
     count = len(facts.unread)
-    sentence = f"{pluralize(count, 'file')} {are(count)} left out, but named like files that are read"
+    sentence = f"{pluralize(count, 'file')} {are(count)} left out, although named like files that are read"
     level = "stop" if count > facts.thresholds.allow_ignored else "warning"
     return finding_of(sentence, [printable(path, 80) for path in facts.unread], level=level)
 

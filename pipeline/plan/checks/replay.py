@@ -14,7 +14,7 @@ def settled_events_have_other_uuids(facts: PlanFacts) -> Finding | None:
     if replay is None:
         return None
     return finding_of(
-        f"{pluralize(replay.unmet, 'event')} of the {replay.settled:,} that the service has from the earlier plan"
+        f"{pluralize(replay.unmet, 'event')} that the service has from the earlier plan ({replay.settled:,} in all)"
         f" {are(replay.unmet)} not found again under the same uuid, so their rows could be sent twice",
         replay.examples,
         replay.unmet,

@@ -163,7 +163,7 @@ def conflicting_keys(facts: PlanFacts) -> Finding | None:
     conflicts = facts.key_conflicts
     more = "; …" if conflicts.rows > len(conflicts.examples) else ""
     return stated(
-        f"{pluralize(conflicts.rows, 'row')} {are(conflicts.rows)} left out for a different event with the same"
+        f"{pluralize(conflicts.rows, 'row')} {are(conflicts.rows)} left out because a different event has the same"
         f" key: {'; '.join(conflicts.examples)}{more}",
         conflicts.rows,
         conflicts.examples,

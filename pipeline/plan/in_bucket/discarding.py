@@ -31,7 +31,8 @@ def publish_discarded(directory: Directory, marker: Discarded, gone: set[str]) -
             return
     raise UnsafePlan(
         f"the plan in {origin.url} is no longer the one that was opened here; nothing was discarded",
-        hint="someone published another plan there meanwhile: look at it, then run the same command again",
+        hint=f"someone published another plan there meanwhile. Look at it: backcast status {origin.url}; then run the"
+        " same command again",
     )
 
 

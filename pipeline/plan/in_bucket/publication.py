@@ -109,7 +109,7 @@ def latest(url: str) -> Latest:
     try:
         return Latest(number, msgspec.json.decode(content, type=Publication))
     except msgspec.MsgspecError as error:
-        raise UnsafePlan(f"{place} is damaged: {error}", hint="remove it, and plan again") from None
+        raise UnsafePlan(f"{place} is damaged: {error}", hint="remove that object, and plan again") from None
 
 
 def advance(url: str, before: Latest, new: Publication) -> bool:
@@ -151,5 +151,5 @@ def answering(url: str) -> Iterator[None]:
         ) from None
     except FileNotFoundError:
         raise UsageError(
-            f"the bucket of {url} does not exist", hint="create the bucket first, or correct its name"
+            f"the bucket of {url} does not exist", hint="create the bucket first, or check its name"
         ) from None

@@ -155,7 +155,8 @@ def claim(directory: Directory) -> None:
     if found.publication is None or found.publication.folder != origin.folder:
         raise UnsafePlan(
             f"the plan in {url} is no longer the one that was opened here; nothing was sent",
-            hint="someone published another plan there meanwhile: look at it, then run the same command again",
+            hint=f"someone published another plan there meanwhile. Look at it: backcast status {url}; then run the same"
+            " command again",
         )
     sender = found.publication.sender
     if sender is None or (sender.ledger == marker.ledger and sender.target != marker.target):

@@ -105,7 +105,7 @@ def origin_of(directory: Directory) -> Origin | None:
     except (OSError, msgspec.MsgspecError) as error:
         raise UnsafePlan(
             f"cannot read {directory.bucket}: {error}",
-            hint="remove it, and name the plan by its URL: then it is written again",
+            hint="remove that file, and name the plan by its URL, which writes the file again",
         ) from None
 
 

@@ -37,7 +37,7 @@ def _request(requests: Iterator[PackedRequest], number: int, directory: Director
     if found is None:
         raise UnsafePlan(
             f"the ledger of {directory.name} has request {number:,}, but the plan does not",
-            hint="restore the plan's directory",
+            hint="restore the plan's directory from a copy",
         )
     return found
 

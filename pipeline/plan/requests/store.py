@@ -151,7 +151,7 @@ def _missing(path: Path) -> StalePlan:
 def _damaged(directory: Directory, name: str) -> StalePlan:
     return StalePlan(
         f"{directory.path / name} was changed after it was sealed", differences=[f"{name}: changed after sealing"],
-        hint="restore the plan's directory; plan again only if nothing was sent",
+        hint="restore the plan's directory from a copy; plan again only if nothing was sent",
     )  # fmt: skip
 
 

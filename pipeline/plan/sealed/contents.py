@@ -37,7 +37,7 @@ def check_tables(plan: Plan, directory: Directory, names: Collection[str] | None
             raise StalePlan(
                 f"{path} was changed after it was sealed",
                 differences=[f"{name}: sealed {digest[:12]}, now {current[:12]}"],
-                hint="restore the plan's directory; plan again only if nothing was sent",
+                hint="restore the plan's directory from a copy; plan again only if nothing was sent",
             )
 
 
@@ -48,7 +48,7 @@ def sealed_lines(path: Path, kind: type[T]) -> Iterator[T]:
     except msgspec.MsgspecError as error:
         raise UnsafePlan(
             f"{path.name} of the plan cannot be read: {error}",
-            hint="restore it; plan again only if nothing was sent",
+            hint="restore it from a copy; plan again only if nothing was sent",
         ) from None
 
 

@@ -74,12 +74,13 @@ def check_applicable(plan: Plan, target: str) -> None:
     if not plan.ready:
         stops = "; ".join(gate.detail for gate in plan.gates if gate.level == "stop")
         raise UnsafePlan(
-            f"the plan is not ready: {stops}", hint="correct that and plan again; you can rehearse it as it is"
+            f"the plan is not ready: {stops}",
+            hint="fix that and plan again; the report says how. You can still rehearse this plan",
         )
     needed, planned = dialect_of(target), plan.options.dialect
     if planned != needed and not _chosen(plan, target, planned):
         raise UnsafePlan(
-            f"the plan is for {_TAKES[planned]} (dialect {planned!r}), and {target} needs {needed!r}",
+            f"the plan was made for {_TAKES[planned]} (dialect {planned!r}), but {target} needs {needed!r}",
             hint=f"plan again with --for {target}, or rehearse this one",
         )
 

@@ -23,7 +23,7 @@ from pipeline.plan.sealed.facts import Canary, Coverage, Drift, HoursSeal, Month
 from pipeline.text import pluralize
 
 FORMAT = "backcast.plan/2"
-_RESTORE = "restore it; plan again only if nothing was sent"
+_RESTORE = "restore it from a copy; plan again only if nothing was sent"
 _NUL = "\0"
 _LONE = re.compile("[\udc80-\udcff]")
 _ESCAPE = re.compile(f"{_NUL}([89a-f][0-9a-f])")

@@ -102,7 +102,7 @@ def check_plan(target: Target) -> Check | None:
         return None
     if not plan.ready:
         stops = "; ".join(result.detail for result in plan.gates if result.level == "stop")
-        return Check(PLAN, "stop", f"the plan is not ready: {stops}", "fix that and plan again")
+        return Check(PLAN, "stop", f"the plan is not ready: {stops}", "fix that and plan again; the report says how")
     if plan.target and address_of(plan.target) != address_of(target.request.to):
         hint = f"plan again with --for {target.request.to}"
         return Check(PLAN, "warning", f"the plan is for {plan.target}", hint)

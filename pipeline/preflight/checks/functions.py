@@ -92,7 +92,9 @@ def _results(client: ManagementClient, listed: Mapping[str, Any], planned: Plann
         DESTINATION,
         level,
         detail,
-        f"{hint}; let `apply --pause-functions` do that; or accept it with --allow-firing" if level == "stop" else hint,
+        f"{hint}; or let `backcast apply --pause-functions` do that; or accept it with --allow-firing"
+        if level == "stop"
+        else hint,
     )
 
 

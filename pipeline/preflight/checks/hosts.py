@@ -36,7 +36,7 @@ def check_address(target: Target) -> Check:
     other = next((name for name, address in REGIONS.items() if _origin(address) == _origin(management)), "")
     if region and other and region != other:
         detail = f"events would go to the region {region}, but {management} is in the region {other}"
-        return Check(ADDRESS, "stop", detail, "name one region: a project is in only one of them")
+        return Check(ADDRESS, "stop", detail, "give --to and --api the same region: a project is in only one")
     if region and region == other:
         return Check(ADDRESS, "ok", f"region {region}: capture at {capture}, management at {management}")
     if _origin(capture) == _origin(management):
@@ -63,10 +63,10 @@ def check_capture_host(target: Target) -> Check | None:
             REACH, "warning", f"{address} accepts no batches now: {response.status}{reason}", "try again later"
         )
     if not response.status:
-        hint = response.hint or "check the address and the network"
+        hint = response.hint or "check the address in --to, and the network"
         return Check(REACH, "stop", f"cannot reach {address}: {response.detail}", hint)
     detail = f"{address} answers, but does not accept batches: {response.status}{reason}"
-    return Check(REACH, "stop", detail, response.hint or "check the address: it must be the capture host")
+    return Check(REACH, "stop", detail, response.hint or "check the address in --to: it must be the capture host")
 
 
 @check(30, CLOCK)
@@ -87,7 +87,7 @@ def compare_clocks(clock: ServiceClock) -> Check:
     if abs(ahead) <= CLOCK_TOLERANCE:
         return Check(CLOCK, "ok", "this machine's clock and the service's agree")
     detail = f"this machine's clock is {_length(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} the service's"
-    hint = "set this machine's clock, then plan again: a plan judges the age of events by it"
+    hint = "correct this machine's clock, then plan again: the plan takes the age of events from it"
     return Check(CLOCK, "stop" if abs(ahead) > CLOCK_LIMIT else "warning", detail, hint)
 
 

@@ -19,6 +19,7 @@ from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.explain.names import place_named, unknown, uuid_named
 from pipeline.report.explain.result import Explanation
 from pipeline.report.explain.rows import Explainer
+from pipeline.text import quoted
 
 
 def explain(plan: Plan, directory: Directory, asked: str | None, options: ExplainOptions) -> Explanation:
@@ -28,7 +29,10 @@ def explain(plan: Plan, directory: Directory, asked: str | None, options: Explai
         explainer = Explainer(plan, directory, database, options)
         if asked is None:
             if not explainer.sampled:
-                raise UsageError(f"{directory.name} has no sample of rows", hint="name a row: FILE:ROW")
+                raise UsageError(
+                    f"{directory.name} has no sample of rows",
+                    hint=f"name a row: backcast explain {quoted(directory.name)} FILE:ROW",
+                )
             return explainer.of_rows("", "sample", [*explainer.sampled], persons=False)
         asked = asked.encode("utf-8", "replace").decode()  # bytes of a command line that are not UTF-8
         if (halves := uuid_named(asked)) and (found := explainer.of_uuid(asked, *halves)):

@@ -81,11 +81,13 @@ def unknown(plan: Plan, directory: Directory, database: Database, asked: str) ->
     if match := _FILE_ROW.fullmatch(asked):
         near = difflib.get_close_matches(match[1], paths, n=3, cutoff=0.4) or paths[:3]
         problem = f"the export of {directory.name} has no file {match[1]!r}, and the plan no id {asked!r}"
-        return UsageError(problem, hint=f"its files: {', '.join(near)}" if near else "name a uuid or an id")
+        return UsageError(
+            problem, hint=f"name a row of one of its files: {', '.join(near)}" if near else "name a uuid or an id"
+        )
     ask(database, [asked])
     hint = "name FILE:ROW, the uuid of an event, or a distinct_id"
     if near := [id_ for (id_,) in database.rows(_NEAREST)]:
-        hint = f"the nearest: {', '.join(near)}"
+        hint = f"the nearest ids: {', '.join(near)}"
     elif near := difflib.get_close_matches(asked, paths, n=1):
         hint = f"name a row of the file: {quoted(f'{near[0]}:1')}"
     return UsageError(f"{directory.name} has no row, uuid or id {asked!r}", hint=hint)
