@@ -69,11 +69,8 @@ format: $(VENV)/.dev  ## let ruff mend and format the code
 docs: $(VENV)/.dev  ## build the documentation into build/docs; a dead link or an orphaned page is an error
 	$(VENV)/bin/python -m sphinx -q -E -W --keep-going -b html -d build/doctrees docs build/docs
 
-picture: $(VENV)/.installed  ## take the picture of a report that the README shows; needs Chromium
-	$(VENV)/bin/backcast demo -o build/demo
-	chromium --headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run --hide-scrollbars \
-	    --force-device-scale-factor=1.5 --window-size=1100,780 --screenshot=docs/images/report.png \
-	    file://$(CURDIR)/build/demo/mixpanel/report.html
+picture: $(VENV)/.installed  ## take the pictures of README and docs from the demo's story; needs Chromium
+	@sh docs/images/take.sh $(VENV)/bin/backcast
 
 bench: $(VENV)/.installed .venv-bench/.installed  ## speed and memory beside the peers; BENCH="--events 200000 --only csv"
 	@$(VENV)/bin/python -B benchmarks/compare.py --peer-python .venv-bench/bin/python $(BENCH)
