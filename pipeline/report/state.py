@@ -272,7 +272,7 @@ def _step(
         return NextStep("This plan sends nothing.", "")
     if state == "rehearsed":
         undone = f" {pluralize(merges, 'merge')} cannot be undone." if merges > ended else ""
-        open_ = f"First decide {pluralize(len(plan.gates), 'open check')}, then send" if plan.gates else "Send"
+        open_ = f"Look at {pluralize(len(plan.gates), 'open check')}, then send" if plan.gates else "Send"
         return NextStep(f"{open_} the events. Sent events cannot be deleted.{undone}{elsewhere}", apply)
     if results.rehearsal is not None and results.rehearsal.events.refused:
         return NextStep("Read which events the rehearsal refused, and why:", refused)

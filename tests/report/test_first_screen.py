@@ -255,7 +255,7 @@ def test_the_next_step_names_the_open_checks(tmp_path: Path) -> None:
         for some in (gates, [])
     ]
     assert found[0].startswith("Read 2 open checks, then rehearse the whole import")
-    assert found[2].startswith("First decide 2 open checks, then send")
+    assert found[2].startswith("Look at 2 open checks, then send")
     assert ["check" in sentence for sentence in found] == [True, False, True, False]
 
 

@@ -75,7 +75,7 @@ def _show_row(console: Console, row: ExplainedRow, found: Explanation, plan: Pla
         _line(console, f"{reject.code}: {meaning(reject.code)} ({place_of(reject)}): {reject.detail}", 2)
         _line(console, reject.record, 4)
     if row.rejects:
-        _line(console, "What to do: correct the row or the mapping, and plan again.", 2)
+        _line(console, f"What to do: correct the row or the mapping, and plan again{_replayed(found)}.", 2)
     if not row.sampled:
         _show_where(console, row, plan, directory)
     for event in row.events:
@@ -148,10 +148,14 @@ def event_words(event: ExplainedEvent, found: Explanation, plan: Plan) -> Iterat
     if event.code == ALREADY_SETTLED and isinstance(plan.replays, ReplayedPlan):
         yield f"It was sent by: backcast explain {quoted(plan.replays.directory)} {event.uuid}"
     if event.request is not None and event.request.state == "refused":
-        replay = f"; --replay {quoted(found.plan)} sends only what was refused" if found.ledger == "send" else ""
-        yield f"What to do: correct the row or the mapping, and plan again{replay}."
+        yield f"What to do: correct the row or the mapping, and plan again{_replayed(found)}."
     if event.difference:
         yield f"The last verification found it: {event.difference}"
+
+
+def _replayed(found: Explanation) -> str:
+    """How only what a sent plan did not deliver is planned again."""
+    return f" with --replay {quoted(found.plan)}, which sends only what was not" if found.ledger == "send" else ""
 
 
 def _copies(event: ExplainedEvent) -> Iterator[str]:
