@@ -92,10 +92,6 @@ class RateController:
             return None
         return self._rate * (RATE_CUT + 0.03 * since + 0.004 * since * since)
 
-    def pause(self, now: float, seconds: float) -> None:
-        """Send no request for this many seconds, as the service asked of another sender."""
-        self._paused_until = max(self._paused_until, now + seconds)
-
     def paused(self, now: float) -> float:
         """Seconds for which the service still asks for no requests."""
         return max(0.0, self._paused_until - now)
@@ -223,11 +219,6 @@ class Throttle:
         """Seconds in which no request settled: since `since`, or since the last one settled or quiet hours ended,
         whichever is later."""
         return self.now() - max(since, self._last_settled, self.controller.quiet_at)
-
-    def pause(self, seconds: float) -> None:
-        """Send no request for this many seconds, as the service asked of another process."""
-        with self._changed:
-            self.controller.pause(self.now(), seconds)
 
     def enter(self, events: int, size: int, stop: threading.Event) -> float | None:
         """Wait until a request with this many events and bytes may be sent. Returns that moment, or None once the run

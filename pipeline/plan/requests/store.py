@@ -2,7 +2,7 @@
 
 requests.jsonl              number, phase, lane, file, offset, length, crc, sha256, bytes, events; in sending order
 requests/events-00012.pack  the fragments of one file, one after the other
-facts/00012.parquet         for the phase events: a row for each event (`pipeline.plan.requests.pack.FACTS`)
+facts/00012.parquet         for the phase events: a row for each event (`pipeline.plan.requests.pack`)
 """
 
 from __future__ import annotations
