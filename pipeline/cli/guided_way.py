@@ -274,8 +274,8 @@ class Way:
             asks = f"asks you to type the number of events: {plan.events.made}"
         _say(f"It needs the project's key (phc_…) in {config.PROJECT_KEY}, and {asks}.")
         if merges := plan.events.phases.get(IDENTITIES, 0):
-            _say(f"{pluralize(merges, 'merge')} of two ids into one person cannot be undone either: read"
-                 f" {self.directory}/identities.jsonl before.")  # fmt: skip
+            _say(f"{pluralize(merges, 'merge')} of two ids into one person cannot be undone either: the report"
+                 " shows them with their reasons.")  # fmt: skip
 
     # -- running and printing ---------------------------------------------------------------------------------
 
