@@ -260,7 +260,7 @@ def test_two_members_of_one_name_are_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("a.json", b'{"a":1}\n')
         archive.writestr("a.json", b'{"a":2}\n')
-    with pytest.raises(UnreadableExport, match="two members"):
+    with pytest.raises(UnreadableExport, match="contains two files named"):
         extractors.open_source([str(tmp_path / "a.zip")])
 
 
