@@ -178,7 +178,7 @@ class UnvalidatedEvent(msgspec.Struct, gc=False):
     `uuid` is a source's own UUID as canonical lower-case text, used unchanged.
     `properties` are sent in this order, except `distinct_id`. `warnings` are (code, detail) pairs.
     `mapped_id` is the id before the mapping's own code changed it, None if it did not. `rule` is the number of the
-    mapping's rule for the event's name, 0 if there is none.
+    mapping's rule for the event's name, or 0.
     """
 
     event: str | None

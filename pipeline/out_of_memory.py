@@ -115,7 +115,7 @@ def was_met() -> bool:
 
 
 def shortage_of(error: BaseException | None) -> BaseException | None:
-    """The error that says that memory has run out: this one, or one that led to it; None if there is none."""
+    """The error that says that memory has run out: this one, or one that led to it, or None."""
     for _ in range(_MOST_CAUSES):
         if error is None or (isinstance(error, BackcastError) and not isinstance(error, UnreadableExport)):
             return None

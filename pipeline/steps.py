@@ -69,7 +69,7 @@ class KeySource:
         return capture_key(to, self.files.project_key_file, self.project, dry_run=dry_run, warn=warn)
 
     def reading(self, *, required: bool) -> Secret:
-        """The personal key, "" if there is none and none is required. Raises UsageError."""
+        """The personal key, or "" if it is not required. Raises UsageError."""
         read = config.required_personal_key if required else config.personal_key
         return self.personal or read(self.files.personal_key_file)
 

@@ -85,7 +85,7 @@ class Way:
         self._end(plan, self._preflight())
 
     def _there(self) -> Plan | None:
-        """The plan that is there; None if there is none, or it was stopped."""
+        """The plan that is there, or None, also if it was stopped."""
         path = self.folder / "plan"
         return self._opened()[0] if (path / "plan.json").exists() or (path / FINISHED).exists() else None
 

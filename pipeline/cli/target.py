@@ -79,8 +79,8 @@ def _show_target(found: Preflight, asked: bool, *, as_json: bool, quiet: bool) -
     """
     from pipeline.report.terminal.preflight_view import key_line, preflight_line, show_key
 
-    told = {"capture_key_project", *(check.name for check in found.stops[:1])}
-    open_ = [check for check in found.checks if check.level != "ok" and check.name not in told]
+    said = {"capture_key_project", *(check.name for check in found.stops[:1])}
+    open_ = [check for check in found.checks if check.level != "ok" and check.name not in said]
     lines = [preflight_line(check) for check in open_ if asked]
     if found.stops and found.stops[0].name == "capture_key_project":
         pass  # the error says it

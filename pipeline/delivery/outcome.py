@@ -70,7 +70,7 @@ class RunCounts(ResultCounts):
     flight, `paused` how many more seconds the service asked for no requests, `quiet` how many more seconds the quiet
     hours last, `id_wait` how many more seconds a batch waits for the rate of one id, `behind` how many seconds
     ago the job's window that is being sent ended (None without a job), and `last_failure` the last failure of
-    a batch that is still being sent, "" if there is none; `last_refusal` is the last answer in this run that refused an
+    a batch that is still being sent, or ""; `last_refusal` is the last answer in this run that refused an
     event. `idle` is how many seconds no batch settled while a request was in flight; after `gives_up_in` more seconds
     of that the run gives up.
     """

@@ -82,7 +82,7 @@ class EventBuffer:
 
     @property
     def seal(self) -> str:
-        """xxh3-128 of all closed runs, "" if there are none.
+        """xxh3-128 of all closed runs, or "".
 
         It detects accidental changes (of a file, a mapping, a library), not forgery; the plan's own digest over all
         seals is sha256.

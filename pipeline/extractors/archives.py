@@ -165,7 +165,7 @@ _SPANNED = b"PK\x07\x08"
 
 
 def _sizes_behind(stored: bytes, entry: zipfile.ZipInfo) -> int:
-    """The length of the checksum and sizes that a program writing to a pipe adds after a member; 0 if there are none.
+    """The length of the checksum and sizes that a program writing to a pipe adds after a member, or 0.
 
     A signature before them is optional, and a size may have 4 or 8 bytes.
     """

@@ -63,7 +63,7 @@ class FetchManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_manifest(folder: str) -> FetchManifest | None:
-    """The manifest of a folder or prefix; None if there is none. Raises UnreadableExport if it cannot be read."""
+    """The manifest of a folder or prefix, or None. Raises UnreadableExport if it cannot be read."""
     path = os.path.join(folder, MANIFEST)
     try:
         return msgspec.json.decode(storage.read(path), type=FetchManifest)

@@ -24,7 +24,7 @@ class Sample(NamedTuple):
 
     `text` is UTF-8 without byte order mark if `encoding` is a UTF-16, else the stored bytes. `whole`: the sample is all
     of it. `rules` are declarations about the export's files. `beside` returns the content of the file with a given name
-    in the same folder or archive, b"" if there is none.
+    in the same folder or archive, or b"".
     """
 
     path: str

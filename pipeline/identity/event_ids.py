@@ -76,7 +76,7 @@ class EventIds:
                 yield chunk
 
     def floats(self, sent: EventIds) -> FloatIds | None:
-        """The ids that went through floats, None if there are none. `sent` are the ids of profiles and merges."""
+        """The ids that went through floats, or None. `sent` are the ids of profiles and merges."""
         return count_floats(self._records(), _common(self._records(), sent.chunks())) if self._floats else None
 
     def _records(self) -> Iterator[NDArray[np.void]]:
@@ -181,7 +181,7 @@ class HotIds(NamedTuple):
 
 
 def hot_ids(ids: EventIds) -> HotIds | None:
-    """The ids with more than EVENTS_PER_MINUTE events, None if there are none. Duplicates count, too."""
+    """The ids with more than EVENTS_PER_MINUTE events, or None. Duplicates count, too."""
     count, most, place = 0, 0, 0
     for some in ids.chunks():
         hot = some[some["events"] > EVENTS_PER_MINUTE]
@@ -316,7 +316,7 @@ def float_records(ids: Iterable[tuple[str, int]]) -> Iterator[tuple[int, int, in
 
 
 def count_floats(chunks: Iterable[NDArray[np.void]], sent: Iterable[NDArray[np.void]]) -> FloatIds | None:
-    """Count the ids that went through floats, None if there are none. `chunks` are records of ids, including those
+    """Count the ids that went through floats, or None. `chunks` are records of ids, including those
     without events; `sent` are the records of ids for which a profile or a merge is sent."""
     counts, places = np.zeros(3, np.int64), np.full(3, NEVER)
     for some, of_events in chain(zip(chunks, repeat(True)), zip(sent, repeat(False))):

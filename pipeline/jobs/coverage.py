@@ -89,7 +89,7 @@ def remember_target(state: State, project: str, key: Secret) -> None:
 
 
 def find_first_live(job: Job, state: State, request: PreflightRequest, now: int, warn: Warn) -> int | None:
-    """The first live event of the target, in µs UTC, up to which the job fills; None if there is none, or if the job
+    """The first live event of the target, in µs UTC, up to which the job fills, or None, also if the job
     allows live events. `now` is in µs UTC."""
     if job.live == "allow":
         return None

@@ -139,7 +139,7 @@ def _judge(result: Verification, *, recent: bool) -> tuple[str, str]:
 
 
 def difference(job: Job, proofs: list[Proof]) -> Differences | None:
-    """The error for the windows that differ; None if there are none."""
+    """The error for the windows that differ, or None."""
     differing = [proof for proof in proofs if proof.outcome == "differs"]
     if not differing:
         return None

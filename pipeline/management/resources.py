@@ -206,7 +206,7 @@ class HogFunctions(_Resource):
         return Icon(answer.body, answer.media_type)
 
     def icons(self, query: str | None = None) -> Any:
-        """The available icons, as JSON; None if there are none."""
+        """The available icons, as JSON, or None."""
         return self._json(operations.ICONS, filters={"query": query})
 
     def rearrange(

@@ -81,7 +81,7 @@ class Mapper:
     without the native part, or if that cannot run the mapping. `space` is the namespace of the tool's keys and `hasher`
     computes uuids in it; `opens` are columns that a reader may pass as opened objects, so that they are decoded once;
     `zone_evidence`: events have `wall`, which can prove the zone; `hash_fingerprint` identifies the secret of keyed
-    hashes, "" if there is none; `unsets`: a note may remove a property of a person; `blanks`: a blank cell of a
+    hashes, or ""; `unsets`: a note may remove a property of a person; `blanks`: a blank cell of a
     delimited file is a value; `unread` are columns whose values decide nothing; `keeps_earliest`: of several rows with
     one key the one received earliest counts; `equal_by_values`: rows without a key are equal if they have the same
     `values.bare` record; `cost` adds up what the mapping's own code costs in this process, None if it has none.

@@ -185,7 +185,7 @@ def _described(error: BaseException) -> str:
 
 
 def _line_of(error: BaseException, file: str) -> int:
-    """The last line of the user's file that an exception passed through, 0 if there is none."""
+    """The last line of the user's file that an exception passed through, or 0."""
     line = 0
     trace = error.__traceback__
     while trace is not None:

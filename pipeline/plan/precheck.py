@@ -99,7 +99,7 @@ def detect_settings(
 
 
 def _first_record(part: Part, mapping: Mapping) -> Record | None:
-    """The first row of a part as the mapper reads it; None if there is none."""
+    """The first row of a part as the mapper reads it, or None."""
     record = next(_records(part, mapping), None)
     remove_blanks = blank_remover(mapping)
     if record is not None and remove_blanks is not None:

@@ -43,12 +43,12 @@ class LiveEvents(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> int | None:
-        """The time of the first one in µs UTC; None if there are none."""
+        """The time of the first one in µs UTC, or None."""
         return min((name.first for name in self.names.values()), default=None)
 
     @property
     def first_name(self) -> str:
-        """The name of the first one, "" if there are none."""
+        """The name of the first one, or ""."""
         return min(self.names, key=lambda name: (self.names[name].first, name), default="")
 
     @property

@@ -117,7 +117,7 @@ class Pausing:
         return found
 
     def notice(self, functions: Sequence[PausedFunction]) -> str:
-        """What a person must know before these are turned off; "" if there are none."""
+        """What a person must know before these are turned off, or ""."""
         off = [*functions, *(one for one in self.recorded if one.id not in {function.id for function in functions})]
         if not off:
             return ""

@@ -88,7 +88,7 @@ def sent_again(repair: RepairCounts) -> str:
 
 
 def copies(result: Verification) -> str:
-    """The accepted copies of events, in one or two sentences; "" if there are none.
+    """The accepted copies of events, in one or two sentences, or "".
 
     A cause is named only if the ledger shows it: another plan can have sent the same events, too.
     """
@@ -109,7 +109,7 @@ def copies(result: Verification) -> str:
 
 
 def replayed(result: Verification) -> str:
-    """The events of the plan that this one replays, in one sentence; "" if there are none."""
+    """The events of the plan that this one replays, in one sentence, or ""."""
     count = result.events.replayed
     words = f"{pluralize(count, 'event')} of the plan that this one replays {are(count)} there, as expected."
     return words if count else ""

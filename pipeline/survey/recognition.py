@@ -176,7 +176,7 @@ class Starter:
         self._table = table
         self._settings = settings
         self.tool = tools[0] if len(tools) == 1 else ""
-        """The shipped mapping that recognises the rows, "" if there is none."""
+        """The shipped mapping that recognises the rows, or ""."""
         names = [] if self.tool else _names_of_keys(table.records)
         self._unique = unique_columns(table.parts, names[:MOST_KEYS], SAMPLE_ROWS)
 

@@ -33,7 +33,7 @@ READ_AS_UTC = "The mapping of this tool reads them as UTC."
 def survey_zone(
     evidence: Counter[tuple[int, int]], received: str, *, instants: bool = False, read_as_utc: bool = False
 ) -> ZoneSurvey:
-    """The result for counts of (month, offset). `received` is the path of the receive time, "" if there is none.
+    """The result for counts of (month, offset). `received` is the path of the receive time, or "".
 
     `instants`: every time has its own offset, or is a number that counts from 1970 in UTC. `read_as_utc`: a shipped
     mapping reads the others as UTC.

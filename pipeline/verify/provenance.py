@@ -16,7 +16,7 @@ def provenance_of(plan: Plan) -> dict[str, str]:
 
 
 def having(marks: Mapping[str, str]) -> str:
-    """The condition of a query for events with these properties, "" if there are none.
+    """The condition of a query for events with these properties, or "".
 
     A string with a backslash is left out: the two services read it differently.
     """

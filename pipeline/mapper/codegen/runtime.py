@@ -68,7 +68,7 @@ def members_of(value: Value) -> Record:
 
 @function(needs=1)
 def member_at(value: Any, step: str) -> Value:
-    """A member of an object by its name, or an item of a list by its index; None if there is none."""
+    """A member of an object by its name, or an item of a list by its index, or None."""
     if type(value) is not dict:
         listed = values.items(value) or []
         if len(listed) != 1 or listed[0] is not value:

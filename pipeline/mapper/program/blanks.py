@@ -65,6 +65,6 @@ def blanks_of_opened(mapping: Mapping, source: expressions.Value | None) -> tupl
 
 
 def blank_remover(mapping: Mapping) -> Callable[[Record], None] | None:
-    """A function that removes a row's blanks as the mapper does; None if there are none."""
+    """A function that removes a row's blanks as the mapper does, or None."""
     step = leave_out_blanks(mapping)
     return None if step is None else BlankRemover(step.json, step.cells, step.names)

@@ -87,7 +87,7 @@ def combine(build: Builder, call: Call) -> Value:
 
 @function(needs=0)
 def combined(*objects: values.Value) -> Raw | None:
-    """The members of all objects as JSON, in order; None if there are none. Raises BadValue for a value that is not an
+    """The members of all objects as JSON, in order, or None. Raises BadValue for a value that is not an
     object."""
     members: values.Record = {}
     for one in objects:

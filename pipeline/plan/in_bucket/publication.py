@@ -55,7 +55,7 @@ class Publication(msgspec.Struct, frozen=True):
 
 
 class Latest(msgspec.Struct, frozen=True):
-    """The last change of a prefix, with its number; 0 if there is none."""
+    """The last change of a prefix, with its number, or 0."""
 
     number: int = 0
     publication: Publication | None = None

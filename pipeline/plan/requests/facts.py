@@ -126,7 +126,7 @@ def read_block_facts(
 
 
 def encode_facts(facts: Sequence[EventFacts]) -> bytes:
-    """The facts of events that are sent, for another process; b"" if there are none."""
+    """The facts of events that are sent, for another process, or b""."""
     if not facts:
         return b""
     table = pa.concat_tables([one.table for one in facts]).unify_dictionaries().combine_chunks()

@@ -83,7 +83,7 @@ class OtherCells:
 
 class DailyCounts:
     """The daily counts of a plan, once its duplicates are decided. `events` is the number of events to send, from
-    `first` to `last` (µs UTC; None if there are none)."""
+    `first` to `last` (µs UTC, or None)."""
 
     def __init__(self, tables: FactTables, others: OtherCells) -> None:
         from pipeline.identity.database import numbers, texts

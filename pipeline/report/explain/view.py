@@ -82,8 +82,8 @@ def _show_row(console: Console, row: ExplainedRow, found: Explanation, plan: Pla
         _show_event(console, event, found, plan)
     if row.more_events:
         show_more(console, row.more_events, "event")
-    told = {(pair.anonymous_id, pair.user_id) for person in found.persons for pair in person.pairs}
-    _show_pairs(console, [one for one in row.pairs if (one.anonymous_id, one.user_id) not in told], plan)
+    shown = {(pair.anonymous_id, pair.user_id) for person in found.persons for pair in person.pairs}
+    _show_pairs(console, [one for one in row.pairs if (one.anonymous_id, one.user_id) not in shown], plan)
 
 
 def outcome(row: ExplainedRow) -> Iterator[str]:

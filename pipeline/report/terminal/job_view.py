@@ -176,10 +176,10 @@ def show_history(
         if attempt.changed and attempt.state == "done":
             detail = "; ".join(filter(None, (f"{attempt.already:,} {_sent_before(attempt)}", detail)))
         rows.append((attempt.window, attempt.id, cells, style, detail))
-    told = {attempt.window: attempt.detail for attempt in attempts}
+    before = {attempt.window: attempt.detail for attempt in attempts}
     for window in windows:
         changed = window.exported_again
-        if window.label not in told or (changed and window.detail != told[window.label]):
+        if window.label not in before or (changed and window.detail != before[window.label]):
             state = "changed" if changed else window.state
             style = "yellow" if changed else _STYLES.get(window.state, "")
             after = attempts[-1].id if changed and attempts else 0

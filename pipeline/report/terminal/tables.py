@@ -113,7 +113,7 @@ def show_codes(
 
 
 def codes_in_line(title: str, counts: Mapping[str, int]) -> str:
-    """The same without what the codes mean; "" if there are none."""
+    """The same without what the codes mean, or ""."""
     codes = sorted(counts.items(), key=lambda item: -item[1])
     listed = [f"{count:,} {printable(code, 80)}" for code, count in codes[:MOST_CODES]]
     others = [f"{len(codes) - MOST_CODES:,} more codes"] if len(codes) > MOST_CODES else []

@@ -71,7 +71,7 @@ class Decisions:
         # A shipped tool of this name has its own uuids.
         self.tool = answers.get("tool", f"{tool}_export" if tool in available() else tool)
         self.nulls = NULL if table.form == "csv" and any(NULL in record.values() for record in table.records) else ""
-        """The string that means null in delimited files, "" if there is none."""
+        """The string that means null in delimited files, or ""."""
         records: Sequence[Record] = table.records
         if self.nulls:
             records = [{name: one for name, one in row.items() if one != self.nulls} for row in records]

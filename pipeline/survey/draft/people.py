@@ -106,7 +106,7 @@ def _common_placeholders(one: IdColumn) -> list[tuple[str, bool]]:
 
 
 def _placeholders(known: Decisions, chosen: list[IdColumn]) -> tuple[str, list[str]]:
-    """The tool's own placeholder ids as a YAML list, "" if there are none, and comments."""
+    """The tool's own placeholder ids as a YAML list, or "", and comments."""
     comments: list[str] = []
     suspects: dict[str, str] = {}
     sure: list[str] = []
