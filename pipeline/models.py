@@ -277,11 +277,12 @@ Step = Callable[[str, int, int], None]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """The result of a check of a plan, for a person to review; `level` is `stop`, `warning` or `notice`.
+    """The result of a check of a plan, for a person to review; `level` is `stop`, `warning`, `notice` or `accepted`.
 
     `count` is in how many places it was found, and `examples` describes some of them. `options` are words of the
-    command line with which a plan has no such finding, as far as the check knows them. Each is UNSET for checks whose
-    sentence says everything, and then it is not written into a plan.
+    command line with which a plan has no such finding, as far as the check knows them. `reason` is why a
+    finding of the level `accepted` was accepted, or which rule made it stop. Each is UNSET if there is none, and is not
+    written into a plan then.
     """
 
     name: str
@@ -290,6 +291,7 @@ class Finding(msgspec.Struct, frozen=True):
     count: int | msgspec.UnsetType = msgspec.UNSET
     examples: list[str] | msgspec.UnsetType = msgspec.UNSET
     options: list[str] | msgspec.UnsetType = msgspec.UNSET
+    reason: str | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import Field, dataclass, field, fields
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pipeline.errors import UsageError
 
@@ -17,6 +17,15 @@ Instant = datetime | int
 FirstLive = Literal["first-live"]
 FIRST_LIVE: FirstLive = "first-live"
 """Stands for the moment of the target's first live event."""
+
+
+class CheckRule(NamedTuple):
+    """What a person decided about one check of a plan. `level` is `stop`, `warning`, `ignore`, or "" for the check's
+    own. `accepted` is why its findings are accepted, or "". `limits` are values of options, by their key in a file."""
+
+    level: str = ""
+    accepted: str = ""
+    limits: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +38,7 @@ class Option:
     path must be, "file" or "folder", and `exists` whether it must exist. `complete` is the list that a shell offers,
     one of `pipeline.cli.common.COMPLETIONS`. `shown`: help shows the default; a string says how to write it.
     `without` says what applies if there is no default.
+    `checks` are the names of the checks of a plan that the option limits, separated by spaces.
     `job` is its key in a job file, `table.key` inside a table; `job_words` are how the file spells False and True.
     """
 
@@ -46,6 +56,7 @@ class Option:
     complete: str = ""
     shown: bool | str = False
     without: str = ""
+    checks: str = ""
     job: str = ""
     job_help: str = ""
     job_words: tuple[str, str] | None = None

@@ -20,6 +20,7 @@ from pipeline.jobs.template import PathTemplate
 from pipeline.mapper.language.loader import Reader, nearest
 from pipeline.option_types import Checked, Option, option_of, read_names, zones_of
 from pipeline.options import ApplyOptions, PauseOptions, PlanOptions, VerifyOptions
+from pipeline.plan.check_rules import read_rules
 from pipeline.timestamps import HOUR
 
 if TYPE_CHECKING:
@@ -212,6 +213,10 @@ class _Table:
         table = self._reader.table(self._entries[key], key)
         return {name: self._reader.text(node, name) for name, node in table.items()}
 
+    def whole(self, key: str, read: Callable[[Reader, yaml.Node], T]) -> T:
+        """What `read` makes of the node of a key."""
+        return read(self._reader, self._entries[key])
+
     def choice(self, key: str, words: tuple[str, ...]) -> str:
         """One of these words; the first if the key is absent."""
         return self._reader.choice(self._entries[key], words, key) if key in self else words[0]
@@ -364,6 +369,7 @@ _READERS: Mapping[str, Callable[[_Table, str, Path], Any]] = {
         one if "://" in one else str(folder / one) for one in table.values(key, _filled)
     ),
     "settings": lambda table, key, folder: table.texts(key),
+    "checks": lambda table, key, folder: table.whole(key, read_rules),
     "group_types": lambda table, key, folder: tuple(chain.from_iterable(table.values(key, read_names))),
     "max_rejects": lambda table, key, folder: table.value(key, _allowed),
     "max_already_there": lambda table, key, folder: table.value(key, _allowed),

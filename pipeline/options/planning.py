@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pipeline.option_types import (
     Checked,
+    CheckRule,
     FirstLive,
     Instant,
     PathText,
@@ -147,76 +148,105 @@ class PlanOptions(Checked):
     )
     max_rejects: str = option(
         "0", "--max-rejects", metavar="N|P%", shown=True, help="Stop if more rows than this are rejected.",
+        checks="rejects max_rejects",
         job="gates.max_rejects", job_help="rows that may be rejected, such as 100 or 0.1%",
     )  # fmt: skip
     allow_ignored: int = option(
         0, "--allow-ignored", least=0, metavar="N", shown=True,
+        checks="ignored_files",
         help="Stop if more files than this have no rows although their names are like those of files with rows.",
         job="gates.allow_ignored", job_help="files without rows that may be named like files with rows",
     )  # fmt: skip
     max_unmapped: str | None = option(
         None, "--max-unmapped", metavar="N|P%",
+        checks="max_unmapped",
         help="Stop if more fields and event names than this are kept but not in the mapping.  [default: any number]",
         job="gates.max_unmapped", job_help="kept fields and event names that the mapping may lack, such as 0 or 10%",
     )  # fmt: skip
+    stop_on: Sequence[str] = option(
+        (), "--stop-on", read=read_names, metavar="CHECK[,CHECK…]|all",
+        help="Stop if one of these checks finds something, instead of warning.", without="the checks' own levels",
+    )  # fmt: skip
+    accept: Mapping[str, str] = option(
+        dict, "--accept", many=True, read=read_settings, metavar="CHECK=REASON",
+        help="Accept what this check finds; the reason is part of the plan and of its receipt.",
+    )  # fmt: skip
+    checks: PathText | Mapping[str, CheckRule] = option(
+        dict, "--checks", path="file", metavar="FILE",
+        help="YAML with what applies to each check: stop, warn, ignore, its limits, why it is accepted.",
+        job="checks", job_help="what applies to each check of a plan, such as {spike: stop, mixed_types: ignore}",
+    )  # fmt: skip
     spike: float = option(
         5.0, "--spike", above=1, metavar="TIMES", shown="5",
+        checks="spike spike_of_a_name",
         help="Warn of a day with more than this many times the median events of the 28 days before and after.",
         job="gates.spike", job_help="warn of a day with more than this many times its median, such as 8",
     )  # fmt: skip
     level: float = option(
         1.8, "--level", above=1, metavar="TIMES", shown=True,
+        checks="level level_of_a_name",
         help="Warn if daily events suddenly rise or fall by this factor and stay there for four weeks.",
         job="gates.level", job_help="warn if daily events rise or fall by this factor, such as 2.5",
     )  # fmt: skip
     gap: int | None = option(
         None, "--gap", least=1, metavar="DAYS",
+        checks="empty_days empty_days_of_a_name missing_files",
         help="Warn of this many days without events if events are usual on such days, or without a file among dated"
         " files.  [default: 1; 3 if weekends have none, and for a single event name]",
         job="gates.gap", job_help="warn of this many days without events",
     )  # fmt: skip
     hour_events: int = option(
         1_000, "--hour-events", least=1_000, metavar="N", shown=True,
+        checks="night_by_day clock_jump",
         help="Look for a wrong time zone, by hour of day, if the history or a month has at least this many events.",
         job="gates.hour_events", job_help="events that a month needs before its hours of day are compared",
     )  # fmt: skip
     per_second: int = option(
         100, "--per-second", least=1, metavar="N", shown=True,
+        checks="inhuman_rate",
         help="Warn of an id with more events than this within a second.",
     )  # fmt: skip
     per_minute: int = option(
         600, "--per-minute", least=1, metavar="N", shown=True,
+        checks="inhuman_rate",
         help="Warn of an id with more events than this within a minute.",
     )  # fmt: skip
     per_day: int = option(
         20_000, "--per-day", least=1, metavar="N", shown=True,
+        checks="inhuman_rate",
         help="Warn of an id with more events than this within a UTC day.",
     )  # fmt: skip
     repeated: float = option(
         0.1, "--repeated", above=0, metavar="PERCENT", shown=True,
+        checks="near_duplicate",
         help="Warn if more than this percentage of the events equal an earlier event of the same person in the same"
         " second in all but their uuid.",
     )  # fmt: skip
     one_day: float = option(
         50.0, "--one-day", above=0, metavar="PERCENT", shown="50",
+        checks="one_day_ids",
         help="Note if more than this percentage of the events belong to people seen on a single day.",
     )  # fmt: skip
     mixed_types: float = option(
         1.0, "--mixed-types", least=0, most=100, metavar="PERCENT", shown="1",
+        checks="mixed_types numbers_as_text",
         help="Warn of a property if more than this percentage of its values have another type than most, or are"
         " numbers written as strings among real numbers.",
     )  # fmt: skip
     null_jump: float = option(
         30.0, "--null-jump", least=0, most=100, metavar="POINTS", shown="30",
+        checks="null_rate",
         help="Warn of a property if the share of events in which it is missing, null or blank rises by this many"
         " percentage points from one month to the next.",
     )  # fmt: skip
     cut_values: int = option(
         10, "--cut-values", least=1, metavar="N", shown=True,
+        checks="cut_values",
         help="Warn if this many strings of a property end at the same common limit, such as 255 characters.",
     )  # fmt: skip
     property_names: int = option(
         100, "--property-names", least=1, metavar="N", shown=True,
+        checks="property_names",
         help="Warn of an event name with this many properties that occur in three of its events or fewer.",
     )  # fmt: skip
     show_values: bool = shared.show_values(" in pairs of row and event")

@@ -30,7 +30,8 @@ from pipeline.mapper.registry import file_rules, of_tool, shipped
 from pipeline.models import SealedOptions, Source, Step
 from pipeline.option_types import micros, zones_of
 from pipeline.options import PlanOptions
-from pipeline.plan.checks import parse_limit
+from pipeline.plan.check_rules import with_rules
+from pipeline.plan.checks import levels_by_name, parse_limit
 from pipeline.plan.in_bucket import directory_at
 from pipeline.plan.lookups import read_lookups, save_lookups
 from pipeline.plan.plugins import broken_plugins, used_plugins
@@ -80,6 +81,7 @@ def create_plan(
     if replay is not None:
         options = inherited(options, replay.plan, replay.directory)
     _check_options(options)
+    options = with_rules(options, levels_by_name())
     target_directory = Directory(directory)
     with staged_plan(target_directory) as work:
         name, mapping, source = _open_export(sources, options, work, step)

@@ -66,7 +66,8 @@ class Input(msgspec.Struct, frozen=True):
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """What the plan sealed. `files` are the sha256 of its files, `mapping` the name and digest of the mapping."""
+    """What the plan sealed. `accepted` are the findings that a person accepted, with the reason. `files` are the sha256
+    of its files, `mapping` the name and digest of the mapping."""
 
     digest: str
     version: str
@@ -84,6 +85,7 @@ class Planned(msgspec.Struct, frozen=True):
     warnings: Mapping[str, int]
     phases: dict[str, int]
     files: Mapping[str, str]
+    accepted: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Phase(msgspec.Struct, frozen=True):
@@ -263,6 +265,7 @@ def planned_of(plan: Plan) -> Planned:
         plan.warnings,
         {phase: plan.events.phases.get(phase, 0) for phase in PHASES},
         plan.files,
+        plan.accepted or msgspec.UNSET,
     )
 
 

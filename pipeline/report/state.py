@@ -272,11 +272,11 @@ def _step(
         return NextStep("This plan sends nothing.", "")
     if state == "rehearsed":
         undone = f" {pluralize(merges, 'merge')} cannot be undone." if merges > ended else ""
-        open_ = f"Look at {pluralize(len(plan.gates), 'open check')}, then send" if plan.gates else "Send"
+        open_ = f"Look at {pluralize(len(plan.open_checks), 'open check')}, then send" if plan.open_checks else "Send"
         return NextStep(f"{open_} the events. Sent events cannot be deleted.{undone}{elsewhere}", apply)
     if results.rehearsal is not None and results.rehearsal.events.refused:
         return NextStep("Read which events the rehearsal refused, and why:", refused)
-    open_ = f"Read {pluralize(len(plan.gates), 'open check')}, then rehearse" if plan.gates else "Rehearse"
+    open_ = f"Read {pluralize(len(plan.open_checks), 'open check')}, then rehearse" if plan.open_checks else "Rehearse"
     first = f"{NO_TARGET} first." if address == ANY_TARGET else ""
     sentence = f"{open_} the whole import on this machine; nothing is sent to the target"
     return NextStep(f"{sentence}.{first}" if first else f"{sentence}:", rehearse)

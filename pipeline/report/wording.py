@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
 from pipeline.models import Finding
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.text import pluralize, printable
@@ -120,6 +122,11 @@ ADVICE = {
 
 def advice_of(check: Finding) -> str:
     """What to do about what a check found, "" where its detail is enough."""
+    if check.level == "accepted":
+        return f"nothing; it was accepted: {check.reason}"
+    if check.level == "stop" and check.reason is not UNSET:
+        accept = f'it {check.reason}; if this is right for your export, plan again with --accept {check.name}="WHY"'
+        return f"{ADVICE[check.name]}; {accept}" if check.name in ADVICE else accept
     if check.name in ("rejects", "max_rejects") and WITHOUT_ZONE in check.detail:
         return "plan again with --timezone Area/City; what is rejected then, `backcast rejects DIR` lists"
     return ADVICE.get(check.name, "")
@@ -175,7 +182,7 @@ def mood_of(plan: Plan, state: str, refused: int) -> str:
     """The mood of a plan's state: `good` only where nothing was rejected, no check found anything that is still to be
     decided, and its rehearsal had nothing `refused`."""
     mood = MOODS.get(state, "good")
-    open_ = state in ("ready", "rehearsed") and (plan.gates or refused)
+    open_ = state in ("ready", "rehearsed") and (plan.open_checks or refused)
     return "care" if mood == "good" and (open_ or plan.rejects or plan.rows.rejected) else mood
 
 

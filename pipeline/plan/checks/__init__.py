@@ -23,6 +23,7 @@ import msgspec
 from pipeline.errors import UsageError
 from pipeline.identity.event_ids import FloatIds
 from pipeline.models import Finding, SealedOptions
+from pipeline.option_types import CheckRule
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.facts import Coverage
 from pipeline.plan.sealed.manifest import PeopleSeal, RowCounts
@@ -37,9 +38,10 @@ from pipeline.plan.zone import ZoneVerdict
 if TYPE_CHECKING:
     from pipeline.plan.replay import ReplayFacts
 
-Level = Literal["stop", "warning", "notice"]
+Level = Literal["stop", "warning", "notice", "accepted"]
 _LEVELS = get_args(Level)
 _EXAMPLES, _EXAMPLES_SHOWN = 20, 3
+STOPPED_BY_RULE = "stops this plan because --stop-on or the checks file says so"
 _WEIGHTIEST = (
     "night_by_day", "clock_jump", "clock_change", "missing_files", "empty_days", "overlapping_files", "near_duplicate",
     "key_not_unique", "level", "spike", "inhuman_rate", "renamed_event",
@@ -201,20 +203,40 @@ def days_named(first: int, last: int) -> str:
 
 def run_checks(facts: PlanFacts) -> list[Finding]:
     """All findings: those that stop the plan first, and within each level the weightiest first."""
-    found = []
+    found, rules = [], facts.thresholds.checks
+    assert isinstance(rules, Mapping)  # `plan.check_rules.with_rules` has read the file
     for one in CHECKS:
-        result = one.find(facts)
+        rule = rules.get(one.name, CheckRule())
+        result = None if rule.level == "ignore" else one.find(facts)
         if isinstance(result, str):
-            found.append(Finding(one.name, one.level, result))
-        elif result is not None:
-            found.append(msgspec.structs.replace(result, name=one.name, level=result.level or one.level))
+            result = Finding(one.name, one.level, result)
+        if result is not None:
+            result = msgspec.structs.replace(result, name=one.name, level=result.level or one.level)
+            found.append(_ruled(result, rule))
     weights = {name: weight for weight, name in enumerate(_WEIGHTIEST)}
     return sorted(found, key=lambda one: (_LEVELS.index(one.level), weights.get(one.name, len(weights))))
 
 
+def _ruled(finding: Finding, rule: CheckRule) -> Finding:
+    """The finding with what a person decided about its check. A stop of the check itself stays one."""
+    if finding.level == "stop":
+        return finding
+    if rule.accepted:
+        return msgspec.structs.replace(finding, level="accepted", reason=rule.accepted)
+    if rule.level == "stop":
+        accept = ["--accept", f"{finding.name}=REASON"]
+        return msgspec.structs.replace(finding, level="stop", reason=STOPPED_BY_RULE, options=accept)
+    return msgspec.structs.replace(finding, level=rule.level) if rule.level else finding
+
+
+def levels_by_name() -> dict[str, str]:
+    """The own level of each check; the last of those that share a name."""
+    return {one.name: one.level for one in CHECKS}
+
+
 def verdict_of(findings: Sequence[Finding], warnings: Counter[str]) -> str:
     """The verdict on findings and warnings: `ready`, `warnings` or `not-ready`."""
-    levels = {finding.level for finding in findings}
+    levels = {finding.level for finding in findings} - {"accepted"}
     if "stop" in levels:
         return "not-ready"
     return "warnings" if levels or +warnings else "ready"

@@ -28,7 +28,7 @@ MOST_LINES = 6
 MOST_NAMES = 12
 """Names beside their pictures; names that differ from one of them in case or spaces come along."""
 MOST_FOLDED = 50
-_LEVELS = {"stop": 0, "warning": 1, "notice": 2}
+_LEVELS = {"stop": 0, "warning": 1, "notice": 2, "accepted": 3}
 _REGIONS = {"us": "US", "eu": "EU"}
 GENERIC = "generic"
 """The tool of the mapping for tables of one's own."""
@@ -203,7 +203,7 @@ def _banner(report: Report) -> Banner:
     ]
     applied = report.results.applied
     to = applied.course.to if applied is not None and applied.course is not None else ""
-    words = state_in_words(state, applied.events.refused if applied is not None else 0, len(checks), to)
+    words = state_in_words(state, applied.events.refused if applied is not None else 0, len(plan.open_checks), to)
     title = words[0].upper() + words[1:]
     rehearsal = report.results.rehearsal
     refused = rehearsal.events.refused if rehearsal is not None and state == "ready" else 0

@@ -53,8 +53,9 @@ def sign_off(report: Report) -> SignOff:
     if merges:
         lines.append(("merges", f"{merges:,}", "" if local else f"give apply --approve-merges {merges}"))
     lines.append(("will not be sent", left, _OF_IDS))
-    if plan.gates:
-        lines.append(("open checks", pluralize(len(plan.gates), "check"), "accepted as found"))
+    if plan.open_checks:
+        lines.append(("open checks", pluralize(len(plan.open_checks), "check"), "accepted as found"))
+    lines += [(f"accepted: {check}", reason, "") for check, reason in plan.accepted.items()]
     return SignOff(f"I approve that the plan with this digest is sent, and no other. {gone}", lines)
 
 

@@ -39,7 +39,7 @@ def show_failed_checks(console: Console, plan: Plan, directory: str) -> None:
 def show_other_checks(console: Console, plan: Plan, directory: str) -> None:
     """The checks that do not stop the plan, with what to do about each."""
     others = [check for check in plan.gates if check.level != "stop"]
-    _show(console, sorted(others, key=lambda check: check.level == "notice"), directory)
+    _show(console, sorted(others, key=lambda check: ("warning", "notice", "accepted").index(check.level)), directory)
 
 
 def _show(console: Console, checks: Sequence[Finding], directory: str) -> None:

@@ -132,7 +132,7 @@ def state_line(plan: Plan, status: PlanStatus) -> Text:
     results, totals = status.results, status.totals
     refused = results.rehearsal.events.refused if results.rehearsal is not None else 0
     to = status.summary.history.to if status.summary.history is not None else ""
-    words = state_in_words(status.state, totals.refused, len(plan.gates), to)
+    words = state_in_words(status.state, totals.refused, len(plan.open_checks), to)
     return Text(f"State: {words}", style=_STYLES[mood_of(plan, status.state, refused)])
 
 
