@@ -51,14 +51,14 @@ def always(said: Said) -> Answer:
 
 
 def asking(call: Any, said: Said | Answer, *words: object, stdin: str = "") -> tuple[Printed, list[Asked]]:
-    """What a command prints, and what it asks of a service that answers so."""
+    """What a command prints, and what it asks, if the service answers with these replies."""
     with answering(always(said) if isinstance(said, Said) else said) as service:
         printed = call(*words, "--to", service.url, "--project", "7", stdin=stdin)
     return printed, service.asked
 
 
 def test_a_person_is_told_what_a_command_did(call: Any) -> None:
-    """In a table or a line; what programs get of every operation is in tests/management/test_contract.py."""
+    """The result is a table or a line; tests/management/test_contract.py has what programs get from every operation."""
     for line, said in (
         ("hog-functions create --name a", Said(201, FUNCTION)), ("hog-functions icons", Said(200)),
         (f"hog-functions update {ID} --put --name a", Said(200, FUNCTION)), ("recordings list", Said(200, PAGE)),
@@ -71,7 +71,7 @@ def test_a_person_is_told_what_a_command_did(call: Any) -> None:
 
 
 def test_the_project_is_given_or_the_only_one_of_the_key(call: Any) -> None:
-    """Projects are listed without one; with more than one, the error lists them and nothing more is asked."""
+    """Projects are listed without one; if there are several, the error lists them and nothing more is asked."""
     with answering(always(Said(200, {"count": 1, "results": [{"id": 123456, "name": "Shop"}]}))) as service:
         printed = call("projects", "list", "--to", service.url)
     assert [one.path for one in service.asked] == ["/api/projects/"]
@@ -90,7 +90,7 @@ def test_the_project_is_given_or_the_only_one_of_the_key(call: Any) -> None:
 
 
 def test_filters_are_named_with_dashes_too(call: Any) -> None:
-    """As with underscores, which the contract has; comma lists may be given in parts."""
+    """The contract's underscores work as well; comma lists may be given in parts."""
     words = ["--created-at", "2024-01-01", "--exclude-kind", "a,b", "--exclude_kind", "c"]
     printed, asked = asking(call, Said(200, PAGE), "hog-functions", "list", *words)
     assert (printed.code, asked[0].query) == (0, {"created_at": "2024-01-01", "exclude_kind": "a,b,c"})
@@ -104,7 +104,8 @@ def pages(call: Asked) -> Said:
 
 @pytest.mark.parametrize("command", ["hog-functions", "recordings", "projects"])
 def test_one_page_or_every_page(call: Any, command: str) -> None:
-    """The envelope of the service, or one envelope over all; a person is told that there is more."""
+    """The output is the service's envelope, or one envelope with all pages; a line on stderr says that there is
+    more."""
     with answering(pages) as service:
         words = [command, "list", "--to", service.url] + ([] if command == "projects" else ["--project", "7"])
         page, whole = call(*words, "--json"), call(*words, "--all", "--json")
@@ -120,8 +121,8 @@ def test_one_page_or_every_page(call: Any, command: str) -> None:
 
 
 def test_what_is_shown_is_inert_exact_and_without_secrets(call: Any) -> None:
-    """Input values and access tokens are not in tables; escape sequences and markup of strangers are shown; --json says
-    all as the service did."""
+    """Input values and access tokens are not in tables; escape sequences and markup in names are shown, not obeyed;
+    --json prints everything as the service sent it."""
     shared = {"enabled": True, "access_token": "swordfish", "created_at": "2024-01-01T00:00:00Z"}
     for words, answer in ((["hog-functions", "get", ID], FUNCTION), (["recordings", "sharing", "r"], shared)):
         table, program = (asking(call, Said(200, answer), *words, *more)[0] for more in ([], ["--json"]))
@@ -155,7 +156,7 @@ def test_what_is_shown_is_inert_exact_and_without_secrets(call: Any) -> None:
     ],
 )
 def test_answers_that_the_contract_leaves_open_are_shown(call: Any, command: str, answer: Any, shown: str) -> None:
-    """As the service gives them (docs/know/service.md#hog-functions), or that there is none."""
+    """Responses are shown as the service gives them (docs/know/service.md#hog-functions); an empty one is reported."""
     said = Said(200) if answer is None else Said(200, answer)
     table, program = (asking(call, said, "hog-functions", command, ID, *more)[0] for more in ([], ["--json"]))
     assert shown in table.out
@@ -174,14 +175,14 @@ def test_an_icon_goes_into_a_file(call: Any, tmp_path: Path) -> None:
 
 
 def created(call: Any, *words: object, stdin: str = "") -> tuple[Printed, bytes]:
-    """What a creation with these options sends; nothing where it does not get that far."""
+    """What a creation with these options sends; empty if the command stops before it sends."""
     printed, asked = asking(call, Said(201, FUNCTION), "hog-functions", "create", *words, stdin=stdin)
     return printed, asked[0].body if asked else b""
 
 
 @pytest.mark.parametrize("how", ["@", "-", ""])
 def test_a_body_comes_from_a_file_stdin_or_the_command_line(call: Any, how: str, tmp_path: Path) -> None:
-    """Values keep their bytes, fields nobody knows are sent, and an option overrides its field: a text as it stands,
+    """Values keep their bytes, unknown fields are sent, and an option overrides its field: its string is not changed,
     whatever it begins with."""
     text = '{"name": "old", "weight": 1.10, "big": 123456789012345678901234567890, "masking": { "ttl" : 60 }}'
     (tmp_path / "body.json").write_text(text)
@@ -197,7 +198,7 @@ def test_a_body_comes_from_a_file_stdin_or_the_command_line(call: Any, how: str,
      ["--enabled", "perhaps"]],
 )  # fmt: skip
 def test_a_body_that_cannot_be_sent_is_a_usage_error(call: Any, words: list[str]) -> None:
-    """Two lines, exit 2, and nothing is asked; stdin is read for one option, as a second one would find it empty."""
+    """Two lines, exit 2, and nothing is asked. Only one option reads stdin, as a second one would find it empty."""
     printed, sent = created(call, *words, stdin="{}")
     assert (printed.code, sent) == (2, b"")
     assert words.count("-") < 2 or printed.two_lines[0] == "Error: --data and --filters both read stdin"
@@ -205,7 +206,7 @@ def test_a_body_that_cannot_be_sent_is_a_usage_error(call: Any, words: list[str]
 
 
 def test_inputs_on_the_command_line_are_remarked_on(call: Any, tmp_path: Path) -> None:
-    """They may be secrets, and a file is not in the process list."""
+    """Inputs may be secrets; a file keeps them out of the process list."""
     (tmp_path / "inputs.json").write_text('{"a": {"value": "swordfish"}}')
     for words, noted in (
         (["--inputs", '{"a": {"value": "x"}}'], True),
@@ -218,7 +219,7 @@ def test_inputs_on_the_command_line_are_remarked_on(call: Any, tmp_path: Path) -
 
 
 def test_rearranging_takes_pairs_or_a_body(call: Any) -> None:
-    """`ID=N …` is the service's own shape, `--data` the writable fields that the contract lists."""
+    """`ID=N …` is the service's own form, `--data` the writable fields that the contract lists."""
     with answering(scripted(Said(200, [FUNCTION]), Said(200))) as service:
         words = ["hog-functions", "rearrange", "--to", service.url, "--project", "7"]
         printed = call(*words, f"{ID}=2", "b=-1")
@@ -240,12 +241,12 @@ def test_rearranging_takes_pairs_or_a_body(call: Any) -> None:
     ],
 )
 def test_a_person_agrees_before_something_is_lost(call: Any, command: str, said: Said) -> None:
-    """Yes does it; no, and nobody to ask, is exit 2 and nothing is sent."""
+    """Only "yes" does it; "no", or no terminal to ask on, is exit 2, and nothing is sent."""
     with answering(always(said)) as service:
         words = [*command.split(), ID, "--to", service.url, "--project", "7"]
         declined, nobody = call(*words, stdin="n\n"), call(*words)
         assert (declined.code, nobody.code, service.asked) == (2, 2, [])
-        for printed in (declined, nobody):  # the question stands before them
+        for printed in (declined, nobody):  # the question is printed before them
             assert [line.split(":")[0] for line in printed.err.splitlines()[-2:]] == ["Error", "Try"]
         assert "nothing was done" in declined.err
         assert nobody.err.endswith("Try: give --yes to do it without a question\n")
@@ -254,7 +255,7 @@ def test_a_person_agrees_before_something_is_lost(call: Any, command: str, said:
 
 
 def test_hard_deletion_is_explained(call: Any) -> None:
-    """Nothing is sent unless asked for, and then the service's 405 is told."""
+    """Nothing is sent unless it is asked for; then the service's 405 is shown."""
     with answering(always(Said(405))) as service:
         words = ["hog-functions", "delete", ID, "--hard", "--to", service.url, "--project", "7"]
         explained = call(*words)
@@ -275,7 +276,7 @@ def test_hard_deletion_is_explained(call: Any) -> None:
 def test_a_refusal_is_two_lines_and_an_exit_code(
     call: Any, status: int, code: int, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The words of the service in the first, what to do in the second."""
+    """The first line quotes the service, the second says what to do."""
     monkeypatch.setattr("pipeline.management.client.DEFAULT_TRIES", 0)
     said = Said(status, {"detail": "Because.", "code": "c"})
     printed, _ = asking(call, said, "hog-functions", "get", ID, "--json")
@@ -286,7 +287,7 @@ def test_a_refusal_is_two_lines_and_an_exit_code(
 
 
 def test_without_a_personal_key_nothing_is_asked(call: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It comes from the environment or a file."""
+    """The key comes from the environment or a file."""
     monkeypatch.delenv("BACKCAST_PERSONAL_KEY")
     with answering(always(Said(200, PAGE))) as service:
         words = ["hog-functions", "list", "--to", service.url, "--project", "7"]
@@ -332,7 +333,8 @@ def test_commands_and_options_are_completed(words: str, incomplete: str, found: 
     ("shell", "mark"), [("bash", "complete -o"), ("zsh", "#compdef backcast"), ("fish", "complete ")]
 )
 def test_each_shell_is_answered_in_its_own_protocol(shell: str, mark: str) -> None:
-    """`_BACKCAST_COMPLETE=bash_source backcast` prints what the shell reads, which asks in the shell's own words."""
+    """`_BACKCAST_COMPLETE=bash_source backcast` prints a script for the shell, which then asks in the shell's own
+    protocol."""
     words, incomplete = "backcast apply plan --phases groups,p", "groups,p"
     env = {"COMP_WORDS": words, "COMP_CWORD": incomplete if shell == "fish" else "4"}
     done = in_process(env=env | {"_BACKCAST_COMPLETE": f"{shell}_complete"})
@@ -344,7 +346,7 @@ def test_each_shell_is_answered_in_its_own_protocol(shell: str, mark: str) -> No
 
 
 def test_bash_completes_with_that_script() -> None:
-    """A real bash, which reads the script and asks for the commands that begin with `ho`."""
+    """A real bash reads the script and asks for the commands that begin with `ho`."""
     script = (
         'eval "$(_BACKCAST_COMPLETE=bash_source backcast)"; COMP_WORDS=(backcast ho); COMP_CWORD=1;'
         ' _backcast_completion backcast ho backcast; echo "${COMPREPLY[@]}"'
@@ -357,7 +359,7 @@ def test_bash_completes_with_that_script() -> None:
 
 
 def test_completion_loads_nothing_heavy() -> None:
-    """A person waits for it at every press of a key."""
+    """A person waits for it after every key."""
     heavy = ["pyarrow", "pandas", "duckdb", "numpy", "httpx", "pydantic", "yaml", "rich", "msgspec"]
     script = (
         f"import sys; import pipeline.cli\ntry:\n    pipeline.cli.run([])\nfinally:\n"

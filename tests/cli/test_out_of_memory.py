@@ -1,4 +1,4 @@
-"""Memory that runs out ends a command with two lines that say which limit was met, whatever code met it first."""
+"""When memory runs out, a command ends with two lines that name the limit, whatever code ran into it first."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def limited(megabytes: int, *words: object) -> subprocess.CompletedProcess[str]:
-    """Run a command with at most so much address space."""
+    """Run a command with at most this much address space."""
     command = ["sh", "-c", f'ulimit -v {megabytes * 1024} && exec "$0" "$@"', sys.executable, "-P", "-m", "pipeline"]
     return subprocess.run([*command, *map(str, words)], capture_output=True, text=True, timeout=120, check=False)
 

@@ -70,7 +70,8 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(deadline=None, max_examples=25)
 @given(answers=st.lists(st.sampled_from(ANSWERS), max_size=24), ends=st.lists(st.integers(1, 6), max_size=3))
 def test_status_agrees_with_apply_over_any_number_of_runs(plan: Path, answers: list[Response], ends: list[int]) -> None:
-    """After one run they are the run's own numbers; after more, no batch that several runs had counts twice."""
+    """After one run they are the run's own numbers; after several, a batch that was in more than one run counts
+    once."""
     said = iter(answers)
     with TemporaryDirectory() as folder:
         directory = Path(shutil.copytree(plan, Path(folder) / "plan"))
@@ -86,8 +87,8 @@ def test_status_agrees_with_apply_over_any_number_of_runs(plan: Path, answers: l
 
 
 def test_what_a_run_tried_counts_whatever_ended_it(tmp_path: Path) -> None:
-    """Refused connections are tries and no sending; a killed run leaves its tries, its last failure and the request in
-    flight, whose batch, sent again, is a retry for apply and for status."""
+    """Refused connections count as tries, not as sending. A killed run leaves its tries, its last failure and the
+    request in flight, whose batch, when it is sent again, is a retry for apply and for status."""
     directory = planned(tmp_path, 10, files=1)
     limits = SendLimits(1, RetryPolicy(seconds=60, first=0, tries=22))
     outcome = run_to(directory, CallDestination(lambda body: NOBODY), send_limits=limits)
@@ -127,7 +128,7 @@ def test_what_a_run_tried_counts_whatever_ended_it(tmp_path: Path) -> None:
 
 
 def _killed(directory: Path, sink: CallDestination) -> None:
-    """A run that ends in the middle of a request, its ledger as it was when the first failures were in it."""
+    """A run that ends in the middle of a request: its ledger is as it was when the first failures had been written."""
     copy = directory / "as-it-was.sqlite"
 
     def progress(counts: object) -> None:
@@ -145,7 +146,8 @@ def _killed(directory: Path, sink: CallDestination) -> None:
 
 
 def test_status_says_where_and_when_and_what_was_verified(call: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    """The target, the runs with their times, and the last verification; in the report too, apart from the rehearsal."""
+    """The target, the runs with their times, and the last verification; the report has them too, apart from the
+    rehearsal."""
     directory = planned(tmp_path, 20)
     assert call("status", directory).out.splitlines()[0] == "State: ready"
     call("rehearse", directory)
@@ -172,7 +174,7 @@ def test_status_says_where_and_when_and_what_was_verified(call: Any, tmp_path: P
 
 
 def test_status_shows_the_row_and_the_uuid_of_a_refused_event(call: Any, tmp_path: Path) -> None:
-    """As `apply` names the row; if the facts of the plan are damaged, only the uuid."""
+    """The row is named as `apply` names it; if the facts of the plan are damaged, only the uuid is shown."""
     directory = planned(tmp_path, 10, files=1)
     bad = f"uuid {uuid(4)}"
 
@@ -219,7 +221,7 @@ def attempt(directory: Path, to: str = NOWHERE) -> Outcome:
 
 def test_a_target_where_nobody_was_met_binds_nothing(tmp_path: Path, call: Any) -> None:
     """Refused connections and an unknown name, then the right target: everything lands there, under one ledger. The
-    directory may be planned over."""
+    directory may be planned again."""
     directory = planned(tmp_path, 40)
     for wrong in (NOWHERE, "http://backcast-nowhere.invalid"):
         assert attempt(directory, wrong).unsent == 40
@@ -243,7 +245,8 @@ def test_a_target_where_nobody_was_met_binds_nothing(tmp_path: Path, call: Any) 
      (404, "it answered 404")],
 )  # fmt: skip
 def test_a_target_that_was_met_is_the_only_one(call: Any, tmp_path: Path, status: int, told: str) -> None:
-    """Whoever answered, or may have: another target and a new plan are refused, saying what was sent to where."""
+    """If a target answered, or may have, another target and a new plan are refused, and the error says what was sent to
+    where."""
     directory = planned(tmp_path, 20, files=1, batch=20)
     with serving(scripted(Reply(status))) as server:
         attempt(directory, server.url)

@@ -41,7 +41,8 @@ CONCURRENCY = 3
 BATCH = 10
 ROWS = 200
 IN_FLIGHT = 2 * CONCURRENCY * BATCH
-"""Events begun and not settled at most: those on the wire, and as many whose answers are being written down."""
+"""The most events that can be begun and not settled: those on the wire, and as many whose answers are being
+recorded."""
 BY_NAME = {scene.name: scene for scene in SCENES}
 STEPS = {
     "open", "mark", "transport", "begin", "settle", "cut", "learn", "split", "try", "refuse", "divide", "warn", "finish"
@@ -50,7 +51,7 @@ STEPS = {
 
 
 def words(directory: Path, url: str, *options: str) -> list[str]:
-    """The words of an apply; of options that are given twice the last counts."""
+    """The words of an apply; if an option is given twice, the last counts."""
     standing = ["--quiet", "--json", "--max-concurrency", str(CONCURRENCY)]
     return ["apply", str(directory), "--to", url, *standing, *options]
 
@@ -73,7 +74,7 @@ class Run:
         self.process.send_signal(number)
 
     def until(self, text: str) -> None:
-        """Read what it says on stderr until it says this."""
+        """Read stderr until it says this."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
             if text in line:
@@ -116,7 +117,7 @@ def test_a_killed_run_is_finished_by_the_next(tmp_path: Path) -> None:
         code, _, errors = run.end()
         assert code == -signal.SIGKILL
         assert errors == ""
-        # Requests of the dead process may still be on their way through the server: the next run must stand them too.
+        # Requests of the dead process may still be on their way through the server: the next run has to cope with them.
         again = resumed(directory, server.url)
         assert (again.returncode, again.stderr) == (0, "")
         assert landed(service) == identities(ROWS)
