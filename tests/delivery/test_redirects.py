@@ -150,7 +150,7 @@ REQUESTS = 3
 
 @pytest.mark.parametrize(("status", "asked"), [(301, 1), (308, 1), (302, REQUESTS), (307, REQUESTS)])
 def test_a_permanent_redirect_is_asked_for_once_a_run(tmp_path: Path, status: int, asked: int) -> None:
-    """Three batches: of 301 and 308 the first tells the others where to go; every other redirect is asked for anew."""
+    """Three batches: the first 301 or 308 is remembered for the others; every other redirect is asked for again."""
     directory = planned(tmp_path, 10 * REQUESTS, files=1)
     with serving(scripted(Reply())) as there, serving(to(f"{there.url}/new", status)) as here:
         outcome = run(directory, here.url, send_limits=ONE_AT_A_TIME, redirect_hosts=HOST)

@@ -165,7 +165,8 @@ def test_what_cannot_hold_rows_is_left_out_of_a_folder(tmp_path: Path, content: 
     ],
 )
 def test_a_foreign_file_is_named_with_what_to_do(tmp_path: Path, content: bytes, name: str) -> None:
-    """What may hold rows but cannot be read stops the run, even in a folder: it would be lost otherwise."""
+    """A file that may have rows but cannot be read stops the run, even in a folder: its rows would be lost
+    otherwise."""
     write(tmp_path, {"a.json": ROW, "b.json": content})
     with pytest.raises(UnreadableExport, match=name) as raised:
         extractors.open_source([str(tmp_path)])
@@ -173,7 +174,7 @@ def test_a_foreign_file_is_named_with_what_to_do(tmp_path: Path, content: bytes,
 
 
 def test_a_format_is_recognised_by_content(tmp_path: Path) -> None:
-    """Names say nothing: JSON lines called .csv, a table called .json, a gzip called .txt; nor does a broken row."""
+    """Names do not matter: JSON lines called .csv, a table called .json, a gzip called .txt; nor does a broken row."""
     files = {"a.csv": ROW, "b.json": b"event,time\na,1\n", "c.txt": gzip.compress(rows_like(1))}
     write(tmp_path, {**files, "d.json": b"oops\n" + ROW * 3})
     parts = extractors.open_source([str(tmp_path)]).parts
@@ -181,14 +182,14 @@ def test_a_format_is_recognised_by_content(tmp_path: Path) -> None:
 
 
 def test_a_part_of_an_unknown_format_is_not_read(tmp_path: Path) -> None:
-    """As a plan of a later version could name one."""
+    """A plan of a later version could name such a format."""
     part = Part(0, "a", str(tmp_path / "a"), "", (), "later", Dialect(), 1, 1)
     with pytest.raises(UnreadableExport, match="'later'"):
         extractors.blocks(part)
 
 
 def test_reports_describe_a_part(tmp_path: Path) -> None:
-    """One line says the format, what is unusual about it, and its containers."""
+    """One line has the format, what is unusual about it, and its containers."""
     part = part_of(tmp_path / "a.zip", zipped(gzip.compress("event;time\na;1\n".encode("utf-16"))))
     expected = 'CSV, 2 columns, delimiter ";", utf-16, byte order mark, in gzip in zip'
     assert extractors.describe(part) == expected

@@ -25,7 +25,7 @@ def test_the_contracts_spelling_can_be_unknown() -> None:
 
 
 def test_types_are_numbered_as_they_appear() -> None:
-    """When a type is first named, by an event's `$groups`, which makes no group, or by a group event."""
+    """The first use of a type numbers it: in an event's `$groups`, which makes no group, or in a group event."""
     service = fresh()
     send(service, event("u", _groups={"team": "t1"}), group("company", "acme", {"a": 1}))
     assert service.select('select "index", type from group_types') == [(0, "team"), (1, "company")]
@@ -37,7 +37,7 @@ def test_types_are_numbered_as_they_appear() -> None:
 
 
 def test_a_sixth_type_is_passed_over() -> None:
-    """Five types are all there are: a further one gives no column, no group and no error, but a warning."""
+    """There are only five types: a further one gives no column, no group and no error, but a warning."""
     service = fresh()
     send(service, event("u", _groups={f"t{n}": f"k{n}" for n in range(6)}), group("t5", "x", {"a": 1}))
     send(service, group("t4", "y", {"a": 1}), event("v", _groups={"t6": 1}))
@@ -71,7 +71,7 @@ def test_a_group_event_without_type_or_key_does_nothing() -> None:
 
 
 def test_group_set_must_be_an_object() -> None:
-    """Null or nothing writes an empty group; anything else that is no object drops the event."""
+    """Null or nothing writes an empty group; for anything else but an object the event is dropped."""
     service, kept, wrong = fresh(), [{}, None, ...], ["a", ["a"], 1, False]
     send(service, *(group("company", str(number), values) for number, values in enumerate([*kept, *wrong])))
     assert [(made.key, made.properties) for made in service.groups()] == [("0", {}), ("1", {}), ("2", {})]
@@ -80,7 +80,7 @@ def test_group_set_must_be_an_object() -> None:
 
 
 def test_long_keys_and_types() -> None:
-    """A key of over 400 characters drops its event, a type of over 400 is passed over."""
+    """A key of over 400 characters drops its event; a type of over 400 is ignored."""
     service, long = fresh(), [("company", "k" * 401), ("t" * 401, "k"), ("t" * 400, "k")]
     send(service, *(group(kind, key, {}, user="u") for kind, key in long))
     assert [made.type for made in service.groups()] == ["t" * 400]

@@ -1,4 +1,4 @@
-"""Where the typed client goes: hosts, ids and projects cannot lead it elsewhere, and it goes from page to page."""
+"""Where the typed client sends: hosts, ids and projects cannot lead it elsewhere, and it follows pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.scripted_server import Answer, Asked, Said, scripted
 
 
 def test_ids_and_projects_are_one_segment_of_a_path_whatever_they_hold() -> None:
-    """Percent-encoded. A service may live below another path, which is kept."""
+    """They are percent-encoded. A service may be below another path, which is kept."""
     with (
         answering(lambda call: Said(200, {})) as service,
         ManagementClient(service.url + "/hog/", Secret(KEY), "@current", retry=AT_ONCE) as client,
@@ -51,13 +51,13 @@ def test_an_id_or_a_project_that_would_lead_elsewhere_is_not_sent() -> None:
     ],
 )
 def test_the_management_api_has_hosts_of_its_own(target: str, api: str | None, address: str) -> None:
-    """A capture host stands for its region; `api` names what a target does not tell
+    """A capture host stands for its region; `api` gives the address that a target does not show
     (docs/know/service.md#routes-and-hosts)."""
     assert management_address(target, api) == address
 
 
 def test_without_a_project_the_only_one_is_chosen() -> None:
-    """More than one is an error that names them, none is one too."""
+    """More than one is an error that names them; none is an error too."""
     one, two = {"id": 7, "name": "Shop"}, {"id": 8, "name": "Test"}
     pages = [[one], [one, two], []]
     with answering(lambda call: Said(200, {"results": pages[call.number]})) as service, service.client(None) as client:
@@ -71,7 +71,7 @@ def test_without_a_project_the_only_one_is_chosen() -> None:
 
 
 def test_a_redirect_is_not_followed() -> None:
-    """The key would go where the redirect says."""
+    """The key would be sent to the new address."""
     with answering(lambda call: PAGE) as other:
         onward = Said(307, b"", {"Location": f"{other.url}/api?k={KEY}"})
         with (
@@ -100,7 +100,7 @@ def paged(sizes: list[int]) -> Answer:
 
 
 def test_iterating_follows_next_to_the_end() -> None:
-    """Every item of every page once and in order; one page is asked for one page."""
+    """Every item of every page once and in order; asking for one page makes one request."""
     with answering(paged([2, 2, 1])) as service, service.client() as client:
         found = client.hog_functions.list(limit=2, type="destination")
         assert service.asked == []
@@ -137,7 +137,7 @@ AWAY = (
 
 
 def test_a_next_that_leads_away_is_an_error_and_not_followed() -> None:
-    """The key goes to one scheme, host and port."""
+    """The key is sent to one scheme, host and port."""
 
     def answer(call: Asked) -> Said:
         ports = {"port": call.headers["host"].split(":")[1], "other": other.port}
@@ -165,7 +165,7 @@ def test_pages_that_lead_in_a_circle_are_an_error() -> None:
 
 
 def test_what_is_no_page_is_an_error() -> None:
-    """Somebody else answered."""
+    """Something other than the service answered."""
     bodies = [b"", b"<html>", [], {"count": 1}, {"results": {}}, {"results": [1]}, {"results": [], "next": 5}]
     with answering(scripted(*(Said(200, body) for body in bodies))) as service, service.client() as client:
         for _ in bodies:
