@@ -61,7 +61,7 @@ def test_an_event_is_written_as_from_a_dict(row: dict[str, Any]) -> None:
 @settings(max_examples=80, deadline=None)
 @given(ROWS)
 def test_its_members_are_those_of_the_dict(row: dict[str, Any]) -> None:
-    """Also of a dict, whose names are not known before, and of a row after it with others."""
+    """Also for a dict, whose names are not known before, and for a row after it with others."""
     plain = without_none(row)
     header = native.Header()
     header({"z": 1})
@@ -96,7 +96,8 @@ def test_blank_cells_and_what_is_no_row() -> None:
 
 
 def test_names_beyond_the_limit() -> None:
-    """Such rows stay dicts, so that ever new names do not fill the memory; a name that is no text is refused still."""
+    """Such rows stay dicts, so that ever new names do not fill the memory; a name that is not a string is still
+    refused."""
     program = """
 from pipeline.native import native
 header = native.Header()

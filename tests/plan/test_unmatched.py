@@ -1,4 +1,5 @@
-"""References of a mapping that no row has: found in every format, exactly, and told with the name that was meant."""
+"""References of a mapping that no row has: found in every format, exactly, and reported with the name that was
+meant."""
 
 from __future__ import annotations
 
@@ -35,12 +36,12 @@ ROW = {"name": "Seen", "user": "u-1", "at": "2023-01-02T03:04:05Z", "page_url": 
 
 
 def rows(count: int = 3, **more: Any) -> list[dict[str, Any]]:
-    """Rows of which each is one event."""
+    """Rows, each of which is one event."""
     return [{**ROW, "id": f"i-{number}", **more} for number in range(count)]
 
 
 def written(folder: Path, form: str, some: Iterable[dict[str, Any]]) -> Path:
-    """A file of rows; objects are JSON texts where the format has no objects."""
+    """A file of rows; objects are JSON strings if the format has no objects."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"rows.{form}"
     if form == "jsonl":
