@@ -1,4 +1,4 @@
-"""Seeded exports to measure with: the same events and seed give the same rows.
+"""Seeded exports for measurements: the same events and seed give the same rows.
 
 A row is put together from a pool of ready-made fragments and its own ids, times and numbers, so that writing
 a million takes seconds; no two rows are alike. Rows are in time order, in UTC, and years older than 48 hours.
@@ -47,7 +47,7 @@ WORDS += ["koala", "lumen", "meadow", "naïve", "été", "灯"]
 
 
 def generate(kind: str, events: int, folder: Path, seed: int = 1) -> Path:
-    """Write `events` rows of one kind into `folder`; gives the file."""
+    """Write `events` rows of one kind into `folder`; returns the file."""
     path = folder / KINDS[kind]
     rng = Random(seed)
     if kind == "jsonl":
@@ -69,7 +69,7 @@ def generate(kind: str, events: int, folder: Path, seed: int = 1) -> Path:
 
 
 def row_bytes(kind: str, path: Path) -> int:
-    """The bytes of the rows without compression: of text as it is, of Parquet as Arrow's columns."""
+    """The uncompressed bytes of the rows: of text as it is, of Parquet as Arrow's columns."""
     if kind == "parquet":
         import pyarrow.parquet as pq
 

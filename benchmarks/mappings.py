@@ -1,4 +1,4 @@
-"""Measure every shipped mapping by the bytes it plans, beside Mixpanel's: what `compare.py --mappings` prints.
+"""Measure every shipped mapping by the bytes it plans, compared with Mixpanel's: what `compare.py --mappings` prints.
 
     python benchmarks/mappings.py PLAN     the CPU seconds of the transform alone over a plan
 
@@ -32,7 +32,7 @@ HEAD = (
     "transform MB/s", "to Mixpanel", "us/row",
 )  # fmt: skip
 RATES = (("plan", "bytes", "plan"), ("written", "event_bytes", "plan"), ("transform", "bytes", "transform"))
-"""The rates: what they are called, of which bytes, by which seconds."""
+"""The rates: their names, the bytes and the seconds in them."""
 Result = dict[str, Any]
 
 

@@ -114,7 +114,7 @@ def test_a_dry_run_knows_what_earlier_windows_saw(tmp_path: Path, service: Local
 
 
 def merging(number: int) -> dict[str, object]:
-    """A row of a device: half of them from before its person is known, half with both."""
+    """Rows of a device: half of them from before its person is known, half with both ids."""
     return row(1, number) | {"anonymous_id": f"device-{number % 7}"} | ({"distinct_id": ""} if number % 14 < 7 else {})
 
 

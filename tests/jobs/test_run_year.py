@@ -93,7 +93,7 @@ class Year:
         if self.chance.random() < 0.15:  # rows that the tool received late, next to others that it wrote before
             late = [*self.rows(day, 2, start=100), rows[0]]
             self.later.setdefault(day + self.chance.randrange(1, LOOKBACK), []).append((day, "late.jsonl", late))
-        if day in self.double:  # the next day's folder has the day before once more
+        if day in self.double:  # the next day's folder has the day before again
             self.later.setdefault(day + 1, []).append((day + 1, "again.jsonl", rows[::-1]))
         if day in self.changed:  # exported again after weeks: another value, a row less, two rows more
             again = [rows[0] | {"plan": "other"}, *rows[2:], *self.rows(day, 2, start=200)]

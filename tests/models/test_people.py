@@ -268,7 +268,8 @@ def found(room: Room, right: People) -> People:
 
 
 def compare(tool: str, rows: Sequence[Place], pieces: int = 1, final: bool = False, **asked: Any) -> None:
-    """Hold what a plan of these rows makes at the target against the model. Raises AssertionError with what differs."""
+    """Compare the result of a plan of these rows at the target with the model. Raises AssertionError with what
+    differs."""
     right = people(tool, [row for _, row in rows], asked.get("own"), ("utm_source",) if final else ())
     room = fresh(promote_properties="on" if final else "off")
     tiles(land(tool, rows, room, pieces, **(asked | ({"promoted_properties": "final"} if final else {}))), room)
@@ -392,7 +393,7 @@ def test_promoted(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["system", "NULL", "Nan", "anonymous-user", "u7 ", "é" * 120])
 def test_the_other_endpoint(name: str, tmp_path: Path) -> None:
-    """A plan for the per-event endpoint plans no merge that cannot happen there, nor what is dropped there."""
+    """A plan for the per-event endpoint has no merge that cannot happen there, and nothing that is dropped there."""
     rows = [generic(1, None, "d")[1], generic(2, name, "d")[1], generic(3, name.strip(), None)[1]]
     options = PlanOptions(mapping="generic", dialect="posthog", as_of=AS_OF, workers=0, settings=SETTINGS)
     plan = pipeline.plan_export(write(tmp_path / "export", rows), tmp_path / "plan", options)

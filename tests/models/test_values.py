@@ -110,7 +110,7 @@ def sections(chance: Random) -> tuple[dict[str, Any], list[Row], str]:
 
 
 def decoders(chance: Random) -> tuple[dict[str, Any], list[Row]]:
-    """Decoders by which two members come to one name."""
+    """Decoders by which two members get one name."""
     loaded = {"loaded": "yes", "into": "p", "stay": ["name", "user", "at"], "names": ["$os"]}
     kinds: list[tuple[dict[str, Any], str]] = [
         ({"nest": ["p"]}, "p.x p.y p.x.z q"),

@@ -1,4 +1,4 @@
-"""Preflight looks at what the target does to history: events too old or too young for it, and the paid plan."""
+"""Preflight checks what the target does to history: events too old or too young for it, and the paid plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.scripted_server import Asked, Said
 
 
 def row_of(age: timedelta) -> dict[str, str]:
-    """An event of so long ago."""
+    """An event of this age."""
     return {"event": "e", "distinct_id": "p", "timestamp": (datetime.now(UTC) - age).isoformat()}
 
 
@@ -28,7 +28,7 @@ def row_of(age: timedelta) -> dict[str, str]:
     [(None, "ok", "no event"), (30, "stop", "up to 30 of 30 events"), (365 * 100, "ok", "the plan has none")],
 )
 def test_a_project_that_drops_old_events(thirty: Path, days: int | None, level: str, word: str) -> None:
-    """Such events are dropped after the 200, historical or not: the plan's are counted by their days."""
+    """These events are dropped after the 200, historical or not: the plan's are counted by their days."""
     settings = Settings(drop_events_older_than=None if days is None else days * 86400)
     with asking(settings) as ask:
         found = look(ask.service.url, thirty)["dropped_events"]
@@ -41,7 +41,7 @@ def test_a_project_that_drops_old_events(thirty: Path, days: int | None, level: 
 
 
 def test_events_that_are_too_old_or_too_young_are_counted(tmp_path: Path) -> None:
-    """The edge of the setting lies in the middle of the plan; --allow-recent lets young ones into a plan, and they may
+    """The limit of the setting is in the middle of the plan; --allow-recent admits young ones to a plan, and they may
     be billed."""
     directory = planned_rows(tmp_path, *(row_of(timedelta(days=days)) for days in (5, 50, 500, 501)))
     with asking(Settings(drop_events_older_than=100 * 86400)) as ask:
@@ -71,7 +71,7 @@ def test_events_that_are_too_old_or_too_young_are_counted(tmp_path: Path) -> Non
     ],
 )
 def test_a_paid_plan_is_never_assumed(billing: Said, organization: str, level: str) -> None:
-    """It is ok only where the service says so, of the organization that owns the project."""
+    """It is ok only if the service says so about the organization that owns the project."""
 
     def answer(call: Asked) -> Said:
         if call.path == "/api/billing/":
@@ -94,7 +94,7 @@ def test_a_paid_plan_is_never_assumed(billing: Said, organization: str, level: s
     [(0, "0 bytes"), (999, "999 bytes"), (1_234, "1.2 KiB"), (5_600_000, "5.3 MiB"), (99_900_000_000, "93 GiB")],
 )
 def test_the_size_has_a_unit_that_says_something(length: int, told: str) -> None:
-    """A small plan is no 0.0 GB."""
+    """A small plan is not shown as 0.0 GB."""
     target = Target(PreflightRequest("us", None, Secret("")))
     target.planned = PlannedEvents({"e": 3}, {}, length)
     assert check_size(target).detail == f"3 events, {told}"

@@ -1,4 +1,4 @@
-"""The export APIs of Mixpanel, Amplitude and PostHog as scripted servers, with the misbehaviours known of them.
+"""The export APIs of Mixpanel, Amplitude and PostHog as scripted servers, with their known misbehaviours.
 
 What they hold follows from a number, so a test knows what has to arrive. A fault replaces the answer to one request.
 """
@@ -39,7 +39,7 @@ KEYS = {
 }  # fmt: skip
 Fault = Callable[[Said], Said]
 STEPS = ("open", "os.rename", "os.remove", "os.mkdir")
-"""Audit events of what changes a folder; `open` only for writing."""
+"""Audit events for changes of a folder; `open` only for writing."""
 
 
 def text(seconds: float, format: str = "%Y-%m-%d %H:%M:%S.%f") -> str:
@@ -55,7 +55,7 @@ def uuid(number: int) -> str:
 
 
 class FakeClock:
-    """Time that passes only where somebody waits; `waits` are the seconds of each."""
+    """Time that passes only during waits; `waits` are the seconds of each."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -85,7 +85,7 @@ class Api(ABC):
 
     @abstractmethod
     def answer(self, asked: Asked) -> Said:
-        """What the API answers where no fault comes in between."""
+        """The answer of the API if no fault intervenes."""
 
     @property
     def project(self) -> str | None:
@@ -93,11 +93,11 @@ class Api(ABC):
 
 
 class Mixpanel(Api):
-    """Gzipped JSON lines of whole days; a day without an event is 404, every second of them an empty 200."""
+    """Gzipped JSON lines of whole days; a day without an event is alternately 404 and an empty 200."""
 
     tool = "mixpanel"
     uncounted = 0
-    """Events of each answer that the count has more."""
+    """Events of each answer that the count has in addition."""
 
     def answer(self, asked: Asked) -> Said:
         if asked.path == "/api/query/jql":
@@ -216,7 +216,7 @@ def exporting(api: Api) -> Iterator[Server]:
 def fetch(
     api: Api, server: Server, folder: Path, days: int = 1, *, clock: FakeClock | None = None, **options: Any
 ) -> FetchResult:
-    """Fetch so many days from START, with keys and without waiting."""
+    """Fetch this many days from START, with keys and without waiting."""
     warn = options.pop("warn", lambda line: None)
     asked = FetchOptions(host=server.url, project=api.project, first_pause=0, **options)
     between = text(START, "%Y-%m-%d"), text(START + days * DAY, "%Y-%m-%d")
@@ -225,7 +225,7 @@ def fetch(
 
 
 def fetched(api: Api, folder: Path, days: int = 1, **options: Any) -> tuple[FetchResult, list[Asked]]:
-    """Fetch so from a server of its own; and what it was asked."""
+    """Fetch in the same way from a new server; and the requests that it got."""
     with exporting(api) as server:
         return fetch(api, server, folder, days, **options), server.asked
 
@@ -236,7 +236,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def spread(count: int, days: int) -> list[float]:
-    """So many moments over some days from START, with fractions of a second."""
+    """This many moments over some days from START, with fractions of a second."""
     return [START + (number * 7919.25) % (days * DAY) for number in range(count)]
 
 
@@ -246,7 +246,7 @@ def cut_body(share: float) -> Fault:
 
 
 def truncated(share: float) -> Fault:
-    """The body ends early, and the length that is announced is that of what came."""
+    """The body ends early, and the announced length is that of what came."""
     return lambda said: replace(said, body=said.body[: int(len(said.body) * share)])
 
 
@@ -261,7 +261,7 @@ def plain(change: Callable[[bytes], bytes]) -> Fault:
 
 
 def in_archive(change: Callable[[bytes], bytes]) -> Fault:
-    """Other lines in the first file of an archive, which is a whole one again."""
+    """Other lines in the first file of an archive, which is whole again."""
 
     def changed(said: Said) -> Said:
         content = io.BytesIO()
@@ -275,7 +275,7 @@ def in_archive(change: Callable[[bytes], bytes]) -> Fault:
 
 
 def encrypted(said: Said) -> Said:
-    """The first file of an archive is marked as one that needs a password."""
+    """The first file of an archive is marked as needing a password."""
     body = bytearray(said.body)
     for header, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
         body[body.index(header) + flags] |= 1
@@ -283,7 +283,7 @@ def encrypted(said: Said) -> Said:
 
 
 def kill_at(api: Api, server: Server, folder: Path, at: int) -> None:
-    """Fetch, and die by SIGKILL before the step of that number that changes something in the folder."""
+    """Fetch, and die by SIGKILL before the step with this number that changes something in the folder."""
     steps = 0
 
     def watch(event: str, args: tuple[Any, ...]) -> None:

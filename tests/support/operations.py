@@ -1,4 +1,4 @@
-"""Each operation of the typed client, and the answers that a scripted service gives to it."""
+"""Each operation of the typed client, and a scripted service's answers to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROWS = {name: row for name, row in contract_table.OPERATIONS.items() if name != 
         lambda c, id: c.session_recordings.refresh_sharing(RECORDING), "",
     ),
 }  # fmt: skip
-"""The operations of the contract but for the one that is always refused, and three that the service alone has
+"""The operations of the contract except the one that is always refused, and three that only the service has
 (docs/know/service.md#hog-functions)."""
 
 

@@ -1,4 +1,4 @@
-"""A server between a client and a local service, which sees every request and may keep one, or its answer."""
+"""A server between a client and a local service, which sees every request and may drop one, or its answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def relay(
 ) -> Iterator[str]:
     """A server that forwards every request with this `body`; `before` and `after` are called with its method and path.
 
-    One that raises a ConnectionError keeps the request, or its answer, from the other side. A request that `instead`
+    If one raises a ConnectionError, the request, or its answer, does not reach the other side. A request that `instead`
     answers is not forwarded.
     """
     with httpx.Client(base_url=to, timeout=30, **PLAIN) as client:

@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback whose every answer is given by a function of the request."""
+"""A real HTTP server on loopback; a function of the request gives every answer."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Server:
 
 
 class _Listening(ThreadingHTTPServer):
-    """Once closed it is gone: its open connections are cut, and the answers that were being given have ended."""
+    """Closing it ends everything: its open connections are cut, and answers in progress have ended."""
 
     daemon_threads = False  # so that closing waits for them
 
@@ -103,7 +103,7 @@ class _Listening(ThreadingHTTPServer):
         super().server_close()
 
     def heard(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Said:
-        """The answer to a request, which is now one of those that came."""
+        """Record a request; the answer to it."""
         with self._lock:
             asked = Asked(len(self.asked), method, target, headers, body)
             self.asked.append(asked)
@@ -144,7 +144,7 @@ class _Connection(BaseHTTPRequestHandler):
     def handle(self) -> None:
         try:
             super().handle()
-        except (BrokenPipeError, ConnectionResetError, ssl.SSLError):  # a client that left, or trusts nobody here
+        except (BrokenPipeError, ConnectionResetError, ssl.SSLError):  # a client left, or rejects our certificate
             return
 
     def log_message(self, *_: object) -> None:
@@ -155,7 +155,7 @@ class _Connection(BaseHTTPRequestHandler):
 def serving(
     answer: Answer, *, methods: Collection[str] = ("POST",), port: int = 0, tls: ssl.SSLContext | None = None
 ) -> Iterator[Server]:
-    """Serve at 127.0.0.1, behind TLS where a context is given; `answer` may be called from several threads.
+    """Serve at 127.0.0.1, behind TLS if a context is given; `answer` may be called from several threads.
 
     Unless told otherwise it is a capture service and nothing more: other methods than POST are 501, and not counted.
     """

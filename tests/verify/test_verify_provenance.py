@@ -1,4 +1,4 @@
-"""Verify tells an import from what others send to the same project, which it counts apart and explains."""
+"""Verify distinguishes an import from other events in the same project, which it counts separately and explains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.rehearsal import Room, event, send
 from tests.support.verification import PERSONAL, Sent, empty, sent_rows
 
 OTHER = {"event": "event", "distinct_id": "distinct_id", "timestamp": "timestamp"}
-"""No uuid column: the same rows become other events."""
+"""Without a uuid column the same rows become other events."""
 
 
 def live(room: Room, number: int, **properties: Any) -> None:
@@ -29,7 +29,8 @@ def live(room: Room, number: int, **properties: Any) -> None:
 
 @pytest.mark.parametrize("asked", [{"name": "O'Brien's \"import\""}, {"name": "back\\slash"}, {"links": True}])
 def test_what_others_send_is_no_difference(tmp_path: Path, asked: dict[str, Any]) -> None:
-    """Live events on the same days, with the same names, with a mark that is another's or no text: the proof stands."""
+    """Live events on the same days, with the same names, with a mark that is another's or not a string: verify
+    succeeds."""
     one = sent_rows(tmp_path, 60, **asked)
     live(one.room, 8)
     live(one.room, 4, analytics_source="another tool")
@@ -44,7 +45,7 @@ def test_what_others_send_is_no_difference(tmp_path: Path, asked: dict[str, Any]
 
 
 def test_others_with_the_mark_are_counted_by_name_and_day(tmp_path: Path) -> None:
-    """Another import of the same tool: each name and day with its count, the most first."""
+    """Another import of the same tool: each name and day with its count, the largest first."""
     one = sent_rows(tmp_path, 30)
     live(one.room, 6, analytics_source="generic")
     found = one.verify()
