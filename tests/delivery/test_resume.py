@@ -90,8 +90,8 @@ class Run:
 def acting(
     service: LocalService, directory: Path, at: int, act: Callable[[Run], None], *options: str, most: int = 10_000
 ) -> Iterator[tuple[Server, Run]]:
-    """A run over a server that passes requests on, and does something to it at one of them, whose answer is lost where
-    it is killed. A request of more than `most` events is answered 413."""
+    """A run over a server that passes requests on, and acts at one of them, whose answer is lost if the run is killed.
+    A request of more than `most` events is answered 413."""
     runs: list[Run] = []
     started = threading.Event()
 

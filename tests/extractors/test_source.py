@@ -1,4 +1,4 @@
-"""Finding the parts of an export: what is taken, in which order, and what is left out and told."""
+"""Finding the parts of an export: what is read, in which order, and what is left out with a notice."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def codes(source: Source) -> list[tuple[str, str]]:
     ],
 )
 def test_files_are_found_in_their_natural_order(tmp_path: Path, names: str, given: str, found: str) -> None:
-    """Hour 9 comes before hour 10, folders are walked to the bottom, a pattern takes the files it matches and no
-    others, and a file that exists is taken by its name, brackets and all."""
+    """Hour 9 comes before hour 10, folders are read recursively, a pattern matches only its files, and an existing file
+    is found by its name, including brackets."""
     write(tmp_path, {name: rows_like(at) for at, name in enumerate(names.split())})
     source = extractors.open_source([str(tmp_path / given)])
     assert paths(source) == found.split()
@@ -67,7 +67,7 @@ def test_a_single_file_shows_its_name(tmp_path: Path) -> None:
 
 
 def test_standard_input_is_kept_beside_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`-` spools what is piped in, so that the plan can read it again."""
+    """`-` spools the piped input, so that the plan can read it again."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(ROW))))
     (part,) = extractors.open_source(["-"], spool=tmp_path / "plan").parts
     assert (part.path, part.codecs) == ("stdin", ("gzip",))
@@ -93,8 +93,8 @@ READ_ME = b"# Export\n\nSee the wiki, please.\n"
 def test_what_is_no_export_is_an_error(
     tmp_path: Path, files: dict[str, bytes], given: list[str], kind: type[Exception], message: str
 ) -> None:
-    """Nothing named, nothing there, nothing but other files, and a table whose files hold deleted rows too; a file
-    that a person names is never passed over."""
+    """Nothing given, nothing there, only other files, and a table whose files also contain deleted rows; a file that a
+    person names is never skipped."""
     write(tmp_path, files)
     with pytest.raises(kind, match=message) as raised:
         extractors.open_source([str(tmp_path / one) for one in given])
@@ -128,8 +128,8 @@ def test_a_copy_of_a_file_is_read_once(tmp_path: Path) -> None:
 
 
 def test_markers_and_hidden_files_are_left_out_and_told(tmp_path: Path) -> None:
-    """What a writer or a desktop leaves beside an export is no part of it. A name alone never hides an export: a marker
-    with a megabyte of rows is a part."""
+    """Files that a writer or a desktop adds to an export are not part of it. A name by itself never hides an export: a
+    marker with a megabyte of rows is a part."""
     left_out = [".DS_Store", ".git/config", "_SUCCESS", "7_2024-01-01_complete", "a.json.crc"]
     write(tmp_path, dict.fromkeys(left_out, b"x") | {"a.json": ROW, "events_complete": ROW * 10_000})
     source = extractors.open_source([str(tmp_path)])
@@ -140,7 +140,7 @@ def test_markers_and_hidden_files_are_left_out_and_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [READ_ME, b"\x89PNG\r\n\x1a\n0000", b"%PDF-1.7\n"])
 def test_what_cannot_hold_rows_is_left_out_of_a_folder(tmp_path: Path, content: bytes) -> None:
-    """A read-me, a picture or a document beside the export is told and passed."""
+    """A read-me, a picture or a document next to the export is skipped with a notice."""
     write(tmp_path, {"a.json": ROW, "other": content})
     source = extractors.open_source([str(tmp_path)])
     assert paths(source) == ["a.json"]

@@ -61,7 +61,7 @@ def same_in_a_bucket(name: str, bucket: Bucket) -> None:
 
 @pytest.mark.parametrize("filler", ["", "f" * 2_000, "f" * 40_000])
 def test_blocks_of_an_object_are_those_of_a_file(filler: str, bucket: Bucket, tmp_path: Path) -> None:
-    """They are cut at the same bytes, also where a line is longer than what is read at each boundary."""
+    """They are cut at the same bytes, also if a line is longer than what is read at each boundary."""
     content = lines(0, 30, filler)
     (tmp_path / "rows.jsonl").write_bytes(content)
     (here,) = open_source([str(tmp_path / "rows.jsonl")]).parts
@@ -220,7 +220,7 @@ def test_an_object_that_changes_while_it_is_planned_is_refused(name: str, bucket
 
 
 def test_what_a_file_is_compared_by() -> None:
-    """Size and time, or size and etag where there is one: a copy of an object has another time."""
+    """Size and time, or size and etag if there is one: a copy of an object has another time."""
     status = storage.FileStatus(1, 2, "e")
     assert status.is_same(storage.FileStatus(1, 3, "e"))
     assert not status.is_same(storage.FileStatus(1, 2, "f"))

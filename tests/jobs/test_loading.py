@@ -100,7 +100,7 @@ def test_options_of_plans_and_of_later_steps_are_keys(tmp_path: Path) -> None:
 
 
 def test_the_other_spellings(tmp_path: Path) -> None:
-    """Zones that changed, hours, merges up to a number, days of lag, an end, a mapping beside the job file."""
+    """Zones that changed, hours, merges up to a number, days of lag, an end, a mapping next to the job file."""
     (tmp_path / "mine.yaml").write_text(
         "format: backcast.mapping/1\ntool: shop\ntitle: Shop\nevent: /e\ndistinct_id: /d\ntime: {from: /t, unit: s}\n"
     )

@@ -72,7 +72,7 @@ def test_tracks_and_an_events_own_table_are_one_event_with_its_properties(
     told = {(event["event"], one.get("plan_type"), one.get("total")) for event, one in zip(events, own, strict=True)}
     assert told == {("Order Completed", "pro", 1.1), ("Order Completed", "free", 0), ("Signed Up", None, None)}
     assert (len(events), plan.skips) == (3, {"superseded": 3})
-    # Of two rows without a custom column the greater content digest is kept: always the same one, here the event's own.
+    # If two rows have no custom column, the greater content digest is kept: always the same one, here the event's own.
     assert [event["properties"]["$ip"] for event in events if event["event"] == "Signed Up"] == ["127.0.0.1"]
 
 

@@ -91,7 +91,7 @@ def mixpanel(row: Row) -> Shown:
 
 
 def kissmetrics(row: Row) -> Shown:
-    """sources/kissmetrics.md: _p2 is one person with _p; a row of neither sets. A null is no value."""
+    """sources/kissmetrics.md: _p2 is one person with _p; a row of neither sets nothing. A null is not a value."""
     at, more = f"{row['_t']:012}", {name: value for name, value in row.items() if name[0] != "_"}
     if row.get("_p2"):
         return Shown(at, same=(usable(row["_p2"]), usable(row["_p"])))

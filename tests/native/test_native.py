@@ -171,7 +171,7 @@ def mapper_of(name: str) -> Any:
     """A shipped mapping, or one of those above, compiled."""
     named = FLAT.replace("properties: {", "properties: {rest: drop, ")
     some = f"{FLAT}blanks: {{json: missing, texts: [Web, '-1'], in: [user, odd]}}\n"
-    # Columns under their own names beside properties of these names.
+    # Columns under their own names next to properties of these names.
     blanks = EVERYTHING.replace("  open: /properties\n", "  open: /properties\n  rest: keep\n")
     blanks += 'blanks: {texts: [NA, null, q"uote]}\n'
     # The object with the properties is computed, so that it is not opened with its row.

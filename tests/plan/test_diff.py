@@ -186,7 +186,7 @@ def test_merges_groups_and_profiles_are_matched_by_their_ids(tmp_path: Path) -> 
 
 
 def test_a_changed_profile_names_its_property(tmp_path: Path) -> None:
-    """The instant of a plan, which dates profiles without a time, is no difference."""
+    """The instant of a plan, which dates profiles without a time, does not count as a difference."""
     people = [{"$distinct_id": f"u-{one}", "$properties": {"plan": "free"}} for one in range(3)]
     event = {"event": "Seen", "properties": {"time": 1672531200, "distinct_id": "u-1", "$insert_id": "i"}}
     asked = {"mapping": "mixpanel", "timezone": "UTC", "uuids": False}

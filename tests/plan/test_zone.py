@@ -132,9 +132,8 @@ def judged(counts: dict[int, int], zone: str = "UTC") -> list[tuple[int, int, in
 
 
 def test_a_small_share_of_a_month_proves_and_contradicts_nothing() -> None:
-    """Of a thousand rows that were imported in bulk, days or years after their own time, a few arrive at any distance
-    by accident, and a distance beyond the zones of the earth is not an offset. The most frequent counts, not the
-    mean."""
+    """If a thousand rows were imported in bulk, days or years after their own time, a few arrive at any distance by
+    accident, and a distance beyond the zones of the earth is not an offset. The most frequent counts, not the mean."""
     assert judged({-86_400 * 30: 900, -3_600: 99}) == []
     assert judged({-86_400 * 30: 900, -3_600: 100}) == [(-3_600, 100, 1000)]
     assert judged({-86_400 * 30: 90, -43_200 - 900: 50, 0: 20}) == [(0, 20, 160)]

@@ -59,7 +59,7 @@ def _grammar() -> Any:
 
 
 def tree_of(sql: str) -> Any:
-    """The syntax tree of a query; raises ValueError where the service could not read it."""
+    """The syntax tree of a query; raises ValueError if the service could not read it."""
     tree = json.loads(_grammar().parse_select_json(sql))
     if tree.get("error"):
         raise ValueError(f"{tree['message']}: {sql}")
