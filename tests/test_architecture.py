@@ -156,7 +156,7 @@ def test_a_library_is_imported_by_few() -> None:
     assert wrong == []
 
 
-def test_modules_are_no_longer_than_a_person_reads() -> None:
+def test_modules_are_short_enough_to_read() -> None:
     """About 350 lines at most, so that a file has one subject."""
     long = {name_of(path): lines for path in modules() if (lines := path.read_text().count("\n")) > 420}
     assert long == {}

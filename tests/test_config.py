@@ -88,7 +88,7 @@ def test_a_project_key_that_capture_would_refuse_is_refused_here_without_showing
         ("phx_0123456789", "stops", "stops"),
     ],
 )
-def test_a_text_that_does_not_look_like_a_capture_key(text: str, cloud: str, elsewhere: str) -> None:
+def test_a_value_that_does_not_look_like_a_capture_key(text: str, cloud: str, elsewhere: str) -> None:
     """A region refuses a key that cannot be one of its keys; its oldest projects, and other services, have keys of
     other forms."""
     for at_cloud, expected in ((True, cloud), (False, elsewhere)):

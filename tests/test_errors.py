@@ -60,7 +60,7 @@ def test_a_mapping_error_says_file_line_and_column() -> None:
     assert str(errors.MappingError("no cases", file="shop.yaml")) == "no cases, at shop.yaml"
 
 
-def test_every_refusal_stands_in_the_table_and_says_what_to_do() -> None:
+def test_every_refusal_is_in_the_table_and_says_what_to_do() -> None:
     """Errors of exit 2, 3 and 4, and checks that stop, with their words; `make golden` writes the table again."""
     table = refusals.table()
     assert table == refusals.FILE.read_text(encoding="utf-8")

@@ -57,7 +57,7 @@ def cut(rows: list[dict[str, Any]], places: list[int]) -> list[list[dict[str, An
 
 @settings(max_examples=25, deadline=None)
 @given(ROWS.filter(len), st.lists(st.integers(0, 99), max_size=2), st.booleans())
-def test_a_plan_balances_tells_what_it_rejects_and_is_what_an_apply_makes(
+def test_a_plan_balances_shows_what_it_rejects_and_is_what_an_apply_makes(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], places: list[int], collapse: bool
 ) -> None:
     """Over one plan each: `balances`, `rejects_are_found`, `sends_what_was_planned`, `cells_add_up`."""

@@ -40,7 +40,7 @@ def test_the_generator_depends_on_neither_zone_nor_hash_seed() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_no_sample_stands_outside_the_generator() -> None:
+def test_every_sample_comes_from_the_generator() -> None:
     """The generator writes every file of the sample folders, of 60 kB at most except for the story."""
     sizes = {name: (SAMPLES / name).stat().st_size for name in generate.files()}
     story = {name: sizes.pop(name) for name in list(sizes) if name.startswith("story/")}

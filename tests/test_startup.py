@@ -161,7 +161,7 @@ def test_the_index_has_what_the_loader_parses(index: Path) -> None:
         assert pickle.loads(pickled[1]) == loader.outline(text, "some.yaml")
 
 
-def test_the_index_is_for_the_texts_and_the_code_that_it_was_written_with(
+def test_the_index_is_for_the_files_and_the_code_that_it_was_written_with(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A changed mapping is parsed, and so is every mapping if the language was changed or the index is damaged."""

@@ -56,7 +56,7 @@ CHANGED = (("America/New_York", ""), ("Europe/Berlin", "2021-03-01"))
         ("0001-01-01T00:00:00Z", -62_135_596_800 * SECOND),
     ],
 )
-def test_iso_texts_with_an_offset(text: str, us: int) -> None:
+def test_iso_strings_with_an_offset(text: str, us: int) -> None:
     """A string with an offset is an instant; zeros below a microsecond are not lost digits."""
     assert read_iso(text) == Reading(us, True, False)
 
@@ -68,7 +68,7 @@ NO_TIMES = """
 
 
 @pytest.mark.parametrize("text", NO_TIMES.replace("\n", "").split("|"))
-def test_what_is_not_strict_iso_is_no_time(text: str) -> None:
+def test_only_strict_iso_is_a_time(text: str) -> None:
     """A lenient reading would turn a broken time into a plausible wrong one."""
     with pytest.raises(BadTime):
         read_iso(text)
@@ -89,7 +89,7 @@ def test_no_other_ending_is_read_behind_a_space(ending: str) -> None:
         read_iso(f"2020-12-30 12:00:00{ending}", space=True)
 
 
-def test_a_wall_time_and_digits_below_a_microsecond_are_told() -> None:
+def test_a_wall_time_and_digits_below_a_microsecond_are_reported() -> None:
     """No zone is ever assumed."""
     assert read_iso("2020-12-30T12:00:00.1234567Z") == Reading(NOON + 123_456, True, True)
     assert read_iso("2020-12-30T12:00:00") == Reading(NOON, False, False)
@@ -124,7 +124,7 @@ def test_counts_since_1970(number: str | int | float, unit: str, us: int) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "1_000", "٣", "0x10", "1e", "nan", "inf", "12:00", "1,5", "--1", "1e999"])
-def test_what_is_no_number_is_no_time(text: str) -> None:
+def test_only_a_number_is_a_count(text: str) -> None:
     """Only a plain number is a count, and no float except a finite one."""
     for number in (text, float("nan"), float("inf")):
         with pytest.raises(BadTime):
@@ -141,7 +141,7 @@ def test_six_decimals_are_never_rounded(seconds: Decimal) -> None:
     st.integers(100_000_000, 4_000_000_000), st.sampled_from(["s", "ms", "us", "ns"]), st.integers(0, 18), st.booleans()
 )
 @settings(max_examples=400)
-def test_a_count_that_lost_the_digit_of_its_seconds_is_no_time(
+def test_a_count_that_lost_the_digit_of_its_seconds_is_not_a_time(
     seconds: int, unit: str, places: int, small: bool
 ) -> None:
     """A spreadsheet writes a long number with a plus after the E. Whether the second is still there depends on how many
@@ -211,7 +211,7 @@ def at(*reading: int) -> int:
         (None, (at(2023, 11, 5, 5, 30), "ambiguous_time")),
     ],
 )
-def test_the_repeated_hour_is_told_apart_by_the_receive_time(received: int | None, expected: tuple[int, str]) -> None:
+def test_the_receive_time_decides_in_the_repeated_hour(received: int | None, expected: tuple[int, str]) -> None:
     """It is the latest instant that the receive time allows; if that cannot decide, a warning says so."""
     assert ZoneClock(NEW_YORK).to_utc(at(2023, 11, 5, 1, 30), received) == expected
 
@@ -269,7 +269,7 @@ def test_no_zone_changes_twice_within_three_days() -> None:
 
 
 @given(st.data(), st.sampled_from([name for name in sorted(zone_names()) if changes_of(name)]))
-def test_what_is_remembered_holds_in_each_quarter(data: st.DataObject, name: str) -> None:
+def test_a_cached_offset_is_right_in_each_quarter(data: st.DataObject, name: str) -> None:
     """A cached offset is the zone's at both ends of its quarter, on either side of a repeated hour."""
     moment, offset = data.draw(st.sampled_from(changes_of(name)))
     clock = ZoneClock(((name, ""),))

@@ -72,7 +72,7 @@ def test_the_key_of_a_row_without_a_source_key_never_changes() -> None:
 
 
 @given(st.integers(0, 2**48 - 1), st.lists(st.text(max_size=20), max_size=3))
-def test_a_session_uuid_is_a_version_7_that_tells_the_sessions_start(start: int, parts: list[str]) -> None:
+def test_a_session_uuid_is_a_version_7_with_the_sessions_start(start: int, parts: list[str]) -> None:
     """The service leaves all others out of its session metrics."""
     found = uuid.UUID(uuids.session_uuid(start, *parts))
     assert (found.version, found.variant, found.int >> 80) == (7, uuid.RFC_4122, start)

@@ -93,7 +93,7 @@ def test_raw_gives_json_text_as_it_stands() -> None:
         (None, None),
     ],
 )
-def test_text_is_what_the_value_says(value: values.Value, expected: str | None) -> None:
+def test_text_is_the_content_of_the_value(value: values.Value, expected: str | None) -> None:
     """A string's characters, a number's own digits, and None only if it is absent."""
     assert values.text(value) == expected
 
@@ -112,7 +112,7 @@ def test_half_a_surrogate_pair_is_a_bad_value(look: object) -> None:
 
 
 @pytest.mark.parametrize("value", [Raw(b'{"a": 1.10}'), Raw(b'"{\\"a\\": 1.10}"'), '{"a": 1.10}'])
-def test_an_object_opens_with_its_values_untouched_also_out_of_a_text(value: values.Value) -> None:
+def test_an_object_opens_with_its_values_untouched_also_out_of_a_string(value: values.Value) -> None:
     """Warehouses keep properties as JSON in a text column. An absent object opens to nothing, which differs from an
     empty one."""
     assert values.opened(value) == {"a": Raw(b"1.10")}
@@ -120,7 +120,7 @@ def test_an_object_opens_with_its_values_untouched_also_out_of_a_text(value: val
 
 
 @pytest.mark.parametrize("value", [Raw(b"[1]"), Raw(b"1"), "nope", 1, Raw(b'"[1]"'), '{"a":1', '"' * 3])
-def test_what_is_no_object_is_a_bad_value(value: values.Value) -> None:
+def test_anything_but_an_object_is_a_bad_value(value: values.Value) -> None:
     """It is reported, never read as an empty one."""
     with pytest.raises(BadValue, match="an object was expected"):
         values.opened(value)
@@ -198,7 +198,7 @@ BEYOND.append("[" * 65 + "]" * 65)
 
 
 @pytest.mark.parametrize("inside", BEYOND)
-def test_what_a_text_holds_is_looked_over_when_it_is_opened(inside: str) -> None:
+def test_json_in_a_string_is_checked_when_it_is_opened(inside: str) -> None:
     """A number beyond a double, or too many levels, is refused inside a string too."""
     text = f'{{"a":{inside}}}'
     for value in (text, Raw(json.dumps(text).encode())):
@@ -215,7 +215,7 @@ def test_what_a_text_holds_is_looked_over_when_it_is_opened(inside: str) -> None
 @pytest.mark.parametrize(
     "inside", ["1e308", "0e400", "1e-400", "1" * 308, "1" * 310 + "e-99", '"1e400"', '"' + "1" * 400 + '"']
 )
-def test_what_a_double_holds_is_opened(inside: str) -> None:
+def test_what_a_double_can_represent_is_opened(inside: str) -> None:
     """Digits in a string, a zero with any exponent and numbers that are too small are no reason to refuse."""
     assert values.opened(f'{{"a":{inside}}}') == {"a": Raw(inside.encode())}
 
@@ -245,7 +245,7 @@ def test_unsafe_integers_are_those_that_a_parser_reads(document: str) -> None:
 
 
 @given(st.integers(0, 3) | st.integers(0, 400), st.sampled_from(["", "e", "E+", "e-"]), st.integers(0, 400))
-def test_a_number_is_sendable_if_a_double_holds_it(digits: int, sign: str, exponent: int) -> None:
+def test_a_number_is_sendable_if_a_double_can_represent_it(digits: int, sign: str, exponent: int) -> None:
     """However it is spelled, and also if it is short."""
     number = "9" * digits + "1" + (f"{sign}{exponent}" if sign else "")
     assert bool(unsendable(number.encode())) == (float(number) == float("inf"))

@@ -89,7 +89,7 @@ def test_what_is_piped_is_as_wide_as_columns_says(call: Any, tmp_path: Path, mon
 NO_KEY = "Error: the project key does not look like a capture key"
 
 
-def test_a_text_that_is_no_key_is_refused_before_anything_else(
+def test_a_value_that_is_not_a_key_is_refused_before_anything_else(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`abc` for a region is exit 2, and so is a personal key anywhere; a dry run checks the key in the same way. For

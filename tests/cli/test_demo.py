@@ -75,7 +75,7 @@ def test_a_demo_replaces_an_earlier_one(
     assert not (output / "of the first").exists()
 
 
-def test_the_demo_replaces_no_folder_of_somebody_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_replaces_no_folder_that_it_did_not_write(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A file, or a folder that contains anything that a demo did not write, is left as it is: exit 2."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work", "utf-8")

@@ -57,7 +57,7 @@ def asking(call: Any, said: Said | Answer, *words: object, stdin: str = "") -> t
     return printed, service.asked
 
 
-def test_a_person_is_told_what_a_command_did(call: Any) -> None:
+def test_a_person_sees_what_a_command_did(call: Any) -> None:
     """The result is a table or a line; tests/management/test_contract.py has what programs get from every operation."""
     for line, said in (
         ("hog-functions create --name a", Said(201, FUNCTION)), ("hog-functions icons", Said(200)),

@@ -65,7 +65,7 @@ def test_a_shortage_is_found_behind_the_errors_that_followed_it(seed: int) -> No
         assert out_of_memory.shortage_of(other) is None
 
 
-def test_an_error_that_says_what_to_do_is_told_as_it_is() -> None:
+def test_an_error_that_says_what_to_do_is_shown_unchanged() -> None:
     """A mapping that nests too deeply is a MemoryError of Python's parser."""
     error = MappingError("the mapping is too large to compile", file="shop.yaml")
     error.__context__ = MemoryError()

@@ -158,7 +158,7 @@ def test_a_mapping_is_recognised_when_none_is_named(call: Any, tmp_path: Path) -
     assert (said.code, said.json["format"]) == (0, "backcast.survey/1")
 
 
-def test_what_nobody_recognises_is_never_guessed(call: Any, tmp_path: Path) -> None:
+def test_an_unrecognised_export_is_never_guessed(call: Any, tmp_path: Path) -> None:
     """For an export that looks like no known tool the error asks for -m; for one that two mappings recognise equally it
     names both. Nothing is written."""
     said = call("plan", export(tmp_path / "export", 3), "-o", tmp_path / "plan")
@@ -177,7 +177,7 @@ AMPLITUDE = {"event_type": "a", "event_time": "2021-01-01 00:00:00.000000", "dev
 
 
 @pytest.mark.parametrize("content", [b"\n \n", gzip.compress(b"", mtime=0)])
-def test_an_empty_export_is_no_success(call: Any, tmp_path: Path, content: bytes) -> None:
+def test_an_empty_export_is_not_a_success(call: Any, tmp_path: Path, content: bytes) -> None:
     """Every command that reads it says that it has no row, and why, with the exit code that `plan` has for it; a header
     does not count as a row."""
     empty = tmp_path / "empty.jsonl"

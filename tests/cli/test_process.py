@@ -54,7 +54,7 @@ def unread(*words: object, stream: str, first: int = 0, env: dict[str, str] | No
         return code, other.read().decode()
 
 
-def test_streams_that_nobody_reads_change_no_exit_code(tmp_path: Path) -> None:
+def test_streams_without_a_reader_change_no_exit_code(tmp_path: Path) -> None:
     """`backcast rejects … | head` ends quietly. A warning that cannot be written ends nothing; an error keeps its exit
     code, and so does a refused event."""
     source = tmp_path / "broken.jsonl"

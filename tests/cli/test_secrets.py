@@ -141,7 +141,7 @@ def run_all(folder: Path) -> tuple[Everything, list[Asked]]:
     return every, asked
 
 
-def test_no_file_no_output_and_no_command_line_holds_a_key(tmp_path: Path) -> None:
+def test_no_file_no_output_and_no_command_line_has_a_key(tmp_path: Path) -> None:
     """Plans, ledgers, locks, reports, stdout, stderr with tracebacks allowed, and `ps`: none contains it, plain,
     packed, in hex or in wide characters, though the failures did happen, the last apply settled, and the key was in
     every request body."""

@@ -219,7 +219,7 @@ def attempt(directory: Path, to: str = NOWHERE) -> Outcome:
     return run(directory, to, send_limits=SendLimits(2, RetryPolicy(seconds=60, first=0, tries=1)), key=KEY)
 
 
-def test_a_target_where_nobody_was_met_binds_nothing(tmp_path: Path, call: Any) -> None:
+def test_a_failed_connection_does_not_bind_a_plan(tmp_path: Path, call: Any) -> None:
     """Refused connections and an unknown name, then the right target: everything lands there, under one ledger. The
     directory may be planned again."""
     directory = planned(tmp_path, 40)
@@ -244,7 +244,7 @@ def test_a_target_where_nobody_was_met_binds_nothing(tmp_path: Path, call: Any) 
     [(200, "20 settled"), (503, "20 in doubt"), (0, "20 in doubt"), (401, "it answered 401"), (429, "it answered 429"),
      (404, "it answered 404")],
 )  # fmt: skip
-def test_a_target_that_was_met_is_the_only_one(call: Any, tmp_path: Path, status: int, told: str) -> None:
+def test_a_target_that_answered_is_the_only_one(call: Any, tmp_path: Path, status: int, told: str) -> None:
     """If a target answered, or may have, another target and a new plan are refused, and the error says what was sent to
     where."""
     directory = planned(tmp_path, 20, files=1, batch=20)

@@ -81,7 +81,7 @@ def test_a_plan_with_nothing_to_send_makes_no_request(tmp_path: Path) -> None:
     assert (done.outcome.balanced, done.outcome.counts.batches_sent) == (True, 0)
 
 
-def test_a_dry_run_begins_where_the_ledger_stands(tmp_path: Path) -> None:
+def test_a_dry_run_begins_where_the_ledger_is(tmp_path: Path) -> None:
     """Nothing sent: it packs everything, asks nobody and writes no ledger. Half sent: it packs the other half and does
     not change a byte of the ledger. All sent: nothing is left."""
     directory = planned(tmp_path, 60, files=1)

@@ -157,7 +157,7 @@ PAGE = b"<!DOCTYPE html><title>sign in</title>"
 @pytest.mark.parametrize(
     ("reply", "in_doubt"), [(Reply(200, PAGE), 10), (Reply(501, b"Unsupported method"), 0), (Reply(404, PAGE), 0)]
 )
-def test_what_is_no_capture_service_stops_the_run_at_its_first_answer(
+def test_anything_but_a_capture_service_stops_the_run_at_its_first_answer(
     tmp_path: Path, reply: Reply, in_doubt: int
 ) -> None:
     """One request, exit 5, and the error quotes the answer; a service that took events before may give such an answer
@@ -247,7 +247,7 @@ def test_what_is_known_of_a_doubt_outlives_a_run_that_did_not_get_to_it(tmp_path
 
 
 @pytest.mark.parametrize("stopped", [True, False])
-def test_what_a_413_kept_is_no_difference(tmp_path: Path, stopped: bool) -> None:
+def test_what_a_413_kept_is_not_a_difference(tmp_path: Path, stopped: bool) -> None:
     """The service keeps the beginning of a request that it then finds too large; verify knows that this can happen."""
     directory = planned(tmp_path, 20, files=1, batch=20)
     with LocalService() as service:

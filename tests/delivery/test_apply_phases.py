@@ -251,7 +251,7 @@ def test_a_phase_in_doubt_is_not_over(tmp_path: Path) -> None:
         ("identities,", "'' is not a phase"),
     ],
 )
-def test_a_phase_that_is_none_is_a_usage_error(tmp_path: Path, phases: str, told: str) -> None:
+def test_an_unknown_phase_is_a_usage_error(tmp_path: Path, phases: str, told: str) -> None:
     """Exit 2; the error has the nearest phase and all phases."""
     done = applied(tmp_path, "http://127.0.0.1:1", "--phases", phases)
     assert done.returncode == 2

@@ -39,7 +39,7 @@ def afar(ask: Asking) -> str:
 
 
 @pytest.mark.parametrize(("home", "quiet"), [(True, ()), (False, ("--quiet",))])
-def test_the_first_line_says_that_nobody_proved_the_key(tmp_path: Path, home: bool, quiet: tuple[str, ...]) -> None:
+def test_the_first_line_says_that_the_key_is_not_proved(tmp_path: Path, home: bool, quiet: tuple[str, ...]) -> None:
     """It is printed for every target, on stdout, and also with --quiet; a dry run has no such line, as it uses no
     key."""
     directory = planned(tmp_path, 5)
@@ -54,7 +54,7 @@ def test_the_first_line_says_that_nobody_proved_the_key(tmp_path: Path, home: bo
     assert (UNPROVED in dry.stdout, "capture_key" in dry.stdout) == (False, False)
 
 
-def test_a_key_of_another_project_is_told_once(tmp_path: Path) -> None:
+def test_a_key_of_another_project_is_reported_once(tmp_path: Path) -> None:
     """The error says it, and no line before the error does; nothing is sent. If the target is not ready for another
     reason, the line has been printed by then."""
     directory = planned(tmp_path, 5)
@@ -128,7 +128,7 @@ def test_apply_goes_on_where_management_does_not_answer(tmp_path: Path, status: 
     assert "/api/projects/" in service.asked[0].path
 
 
-def test_a_host_that_is_away_is_no_stop(tmp_path: Path) -> None:
+def test_a_host_that_is_down_does_not_stop_the_run(tmp_path: Path) -> None:
     """The host does not answer: this is printed first, then what could not be checked; the run tries by itself before
     it gives up."""
     directory = planned(tmp_path, 5)

@@ -125,7 +125,7 @@ def _events(place: Directory) -> Iterator[tuple[int, int, bytes]]:
         yield from ((request.number, index, event) for index, event in enumerate(events))
 
 
-def test_a_person_with_many_events_is_taken_only_where_nobody_else_shows_a_name_and_is_named(tmp_path: Path) -> None:
+def test_a_person_with_many_events_is_taken_only_for_a_name_of_their_own_and_is_named(tmp_path: Path) -> None:
     """The busy person is left out if others show the name; for a name that nobody else has they are taken, or reported
     if there is no room. If there is no room for anybody, the error has the number that would do."""
     busy = [("Viewed", 2021)] * 30

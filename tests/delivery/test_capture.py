@@ -273,7 +273,7 @@ def test_a_target_is_a_region_or_a_url() -> None:
         *["http://u:secret@a", "http://a?b=secret", "http://a#b", "ftp://u:secret@a", "s3://b/c?sig=secret"],
     ],
 )
-def test_what_is_no_target_is_a_usage_error(target: str) -> None:
+def test_a_wrong_target_is_a_usage_error(target: str) -> None:
     """A target may contain neither a password nor a query, and no message repeats one."""
     with pytest.raises(UsageError) as raised:
         address_of(target)

@@ -73,7 +73,7 @@ def test_a_host_that_never_answered_is_tried_five_times(tmp_path: Path, url: str
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_connection_that_never_stood_leaves_nothing_in_doubt(error: httpx.RequestError) -> None:
+def test_a_connection_that_was_never_made_leaves_nothing_in_doubt(error: httpx.RequestError) -> None:
     """No route, no answer to a connection, a proxy that connects to nothing: all count as a refused connection."""
     response = without_answer(failed(error, "a.example"))
     assert (response.kind, response.status, response.taken) == (ResponseKind.UNREACHABLE, 0, False)
@@ -128,7 +128,7 @@ def test_an_untrusted_certificate_stops_at_once(tmp_path: Path, monkeypatch: pyt
         assert send(server.url).kind is ResponseKind.SETTLED
 
 
-def test_https_to_a_server_of_plain_http_is_told(tmp_path: Path) -> None:
+def test_https_to_a_server_of_plain_http_is_reported(tmp_path: Path) -> None:
     """The server has no TLS: a few tries, then exit 6 with a message about https, nothing in doubt."""
     directory = planned(tmp_path, 10, files=1)
     with raw(lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" + b"x" * 100)) as url:

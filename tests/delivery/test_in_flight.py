@@ -86,7 +86,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     concurrency=st.integers(1, 5),
     crashes=st.lists(st.integers(2, 40), min_size=1, max_size=3),
 )
-def test_no_commit_holds_more_in_doubt_than_may_be_in_flight(
+def test_no_commit_has_more_in_doubt_than_may_be_in_flight(
     source: Path, script: list[Response], concurrency: int, crashes: list[int]
 ) -> None:
     """Whatever the service answers, and wherever run after run is killed; the last run finishes the set."""

@@ -205,7 +205,7 @@ def test_a_permanent_redirect_that_is_refused_is_refused_every_time() -> None:
         assert (len(away.asked), elsewhere.asked) == (2, [])
 
 
-def test_where_nobody_answers_any_more_the_first_address_is_asked_again(tmp_path: Path) -> None:
+def test_if_the_new_address_is_gone_the_first_is_asked_again(tmp_path: Path) -> None:
     """The new address goes away: the old one is asked again, and nothing is lost."""
     directory = planned(tmp_path, 30, files=1)
     with serving(scripted(Reply())) as there, serving(lambda asked: Reply(0 if asked.number else 200)) as gone:

@@ -70,7 +70,7 @@ def test_an_answer_that_decides_is_asked_for_once() -> None:
         assert len(script.bodies) == 1
 
 
-def test_an_answer_from_somebody_in_between_is_asked_for_three_times() -> None:
+def test_an_answer_from_something_in_between_is_asked_for_three_times() -> None:
     """Garbage is asked for three times, however long retries may go on; other failures in between do not count."""
     assert sent(Script(DOUBT)).tries == DOUBTFUL_TRIES == 3
     assert sent(Script(DOUBT, RETRY, DOUBT, RETRY, DOUBT, SETTLED)).tries == 5

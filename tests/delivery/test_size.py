@@ -201,7 +201,7 @@ def test_a_single_event_too_large_teaches_nothing(tmp_path: Path) -> None:
     assert sorted(sent) == [10, 10, 10, 10, 10, 20]  # a half is sent twice; the second batch is cut before it leaves
 
 
-def test_the_first_of_two_halves_is_no_proof() -> None:
+def test_the_first_of_two_halves_proves_nothing() -> None:
     """One half that settles and one that is split again teach nothing."""
     size = RequestSize(None)
     size.refused(1_000, HALVES)

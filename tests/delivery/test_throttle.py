@@ -153,7 +153,7 @@ def test_answers_that_grow_slow_lower_the_limit() -> None:
     assert log[-1].limit == 16
 
 
-def test_a_pause_that_is_asked_for_holds_everybody() -> None:
+def test_a_pause_that_is_asked_for_stops_all_requests() -> None:
     """After Retry-After: 7 on one request, no other leaves for seven seconds."""
     pacing = RateController(8)
     pacing.leave(100.0, 1)
@@ -197,7 +197,7 @@ def test_whatever_is_answered_the_limit_stays_in_bounds(steps: list[tuple[float,
     assert pacing.wait(now) <= 120
 
 
-def test_nobody_passes_a_gate_once_the_run_is_stopping() -> None:
+def test_no_request_leaves_once_the_run_is_stopping() -> None:
     """A sender that waits for a pause of an hour is released without sending."""
     throttle, stop = Throttle(RateController(1)), threading.Event()
     left = throttle.enter(1, 0, stop)
@@ -261,7 +261,7 @@ def test_quiet_hours_are_those_of_their_zone() -> None:
     "text",
     ["", "0", "-5", "fast", "5000@", "5000@8-18", "5000@08:00-08:00", "5TB", "5000,6000", "1e9", "2MB@25:00-26:00"],
 )
-def test_a_text_that_is_no_rate_is_an_error(text: str) -> None:
+def test_a_wrong_rate_is_an_error(text: str) -> None:
     with pytest.raises(UsageError) as raised:
         ApplyOptions(rate=text)
     assert raised.value.hint
@@ -270,7 +270,7 @@ def test_a_text_that_is_no_rate_is_an_error(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "8-18", "08:00", "24:00-25:00", "08:00-08:00", "00:00-24:00", "00:00-12:00,12:00-24:00"]
 )
-def test_hours_that_leave_no_time_or_are_none_are_an_error(text: str) -> None:
+def test_hours_that_leave_no_time_or_are_invalid_are_an_error(text: str) -> None:
     """A run that may never send would wait for ever."""
     with pytest.raises(UsageError):
         ApplyOptions(quiet_hours=text)
@@ -296,7 +296,7 @@ def test_bytes_are_paced_as_events_are_and_the_slower_of_both_decides() -> None:
     assert gaps == pytest.approx([2.0, 2.0, 2.0])
 
 
-def test_no_request_leaves_in_quiet_hours_and_they_are_no_lack_of_progress() -> None:
+def test_no_request_leaves_in_quiet_hours_which_do_not_count_as_missing_progress() -> None:
     """A request that is due in quiet hours leaves after them, and its first failure does not end the run."""
     moment = [at("2026-01-05T08:30:00")]
     clock = [0.0]

@@ -166,7 +166,7 @@ def test_an_error_of_a_block_is_that_of_this_machine(cluster: Cluster, tmp_path:
         ("local=here", None, "the engine local takes no address, but 'here' was given"),
     ],
 )
-def test_an_engine_that_cannot_be_had_is_said(
+def test_an_unavailable_engine_is_named(
     engine: str, workers: int | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error comes before anything is read."""

@@ -177,7 +177,7 @@ def test_a_type_becomes_its_value(tmp_path: Path, kind: Any, data: list[Any], ex
     assert values(part_of(tmp_path / "a.avro", written(of(kind), [{"x": value} for value in data]))) == expected
 
 
-def test_a_text_that_is_not_utf8_rejects_its_row(tmp_path: Path) -> None:
+def test_a_string_that_is_not_utf8_rejects_its_row(tmp_path: Path) -> None:
     """Only its row is rejected, and the position is named; in a list too."""
     content = written(ID, [{"id": 1, "s": "good"}, {"id": 2, "s": "b@d"}, {"id": 3, "s": "é"}])
     (rows,) = all_rows(part_of(tmp_path / "a.avro", content.replace(b"b@d", b"b\xffd")))

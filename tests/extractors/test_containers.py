@@ -51,7 +51,7 @@ def test_any_bytes_come_through(tmp_path_factory: pytest.TempPathFactory, tail: 
 
 @pytest.mark.parametrize("name", containers.TRUNCATED)
 @pytest.mark.parametrize("kept", [0.5, 0.95, -1])
-def test_a_truncated_container_is_told(tmp_path: Path, name: str, kept: float) -> None:
+def test_a_truncated_container_is_an_error(tmp_path: Path, name: str, kept: float) -> None:
     """A file whose end is missing never counts as whole; the error names it and says what to do."""
     whole = PACKED[name][0](CONTENT)
     if name == "tar" and kept == -1:
@@ -93,7 +93,7 @@ DAMAGED: list[tuple[str, dict[str, bytes], str]] = [
 
 
 @pytest.mark.parametrize(("files", "why"), [one[1:] for one in DAMAGED], ids=[one[0] for one in DAMAGED])
-def test_a_damaged_container_is_told(tmp_path: Path, files: dict[str, bytes], why: str) -> None:
+def test_a_damaged_container_is_an_error(tmp_path: Path, files: dict[str, bytes], why: str) -> None:
     """Nothing is dropped; the error says what to do."""
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
@@ -112,7 +112,7 @@ def test_a_digest_is_of_the_stored_bytes(tmp_path: Path) -> None:
     assert digests == [hashlib.sha256(content).hexdigest() for content in (packed, inner, CONTENT[:100])]
 
 
-def test_a_part_that_went_away_or_became_shorter_is_told(tmp_path: Path) -> None:
+def test_a_part_that_went_away_or_became_shorter_is_an_error(tmp_path: Path) -> None:
     """If a file is missing when it is read, or a worker can no longer read a whole block, that is exit 3."""
     part = part_of(tmp_path / "a.json", CONTENT)
     *_, last = extractors.blocks(part, block_bytes=SMALL)
@@ -237,7 +237,7 @@ def test_amplitude_zip_is_read_as_exported(tmp_path: Path) -> None:
     assert [content_of(part) for part in parts] == [b'{"hour":2}\n', b'{"hour":9}\n', b'{"hour":10}\n']
 
 
-def test_members_that_are_no_rows_are_told(tmp_path: Path) -> None:
+def test_members_that_are_not_rows_are_reported(tmp_path: Path) -> None:
     """Hidden files, folders' leftovers and empty members of an archive are left out with a notice."""
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("folder/", b"")
@@ -275,7 +275,7 @@ def test_members_of_a_tar_in_any_order(tmp_path: Path, pack: Callable[[bytes], b
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_a_link_in_a_tar_is_told(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+def test_a_link_in_a_tar_is_reported(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     """Anything in a tar that is not a file is left out with a notice."""
     entry = tarfile.TarInfo("latest.json")
     entry.type, entry.linkname = tarfile.SYMTYPE, "a.json"

@@ -281,7 +281,7 @@ def test_a_byte_order_mark_belongs_to_no_cell(tmp_path: Path) -> None:
     assert [(block.offset, block.length) for block in extractors.blocks(part, block_bytes=13)] == [(9, 4), (13, 4)]
 
 
-def test_an_unusual_dialect_is_told(tmp_path: Path) -> None:
+def test_an_unusual_dialect_is_reported(tmp_path: Path) -> None:
     """A person sees what was guessed, for each unusual file."""
     (tmp_path / "a").write_bytes(b"a;b\n\xe9;2\n\xfc;3\n")
     source = extractors.open_source([str(tmp_path / "a")])
@@ -293,7 +293,7 @@ def test_an_unusual_dialect_is_told(tmp_path: Path) -> None:
     assert extractors.open_source([str(tmp_path / "a")]).notes == ()
 
 
-def test_column_names_are_told_apart(tmp_path: Path) -> None:
+def test_repeated_column_names_are_renamed(tmp_path: Path) -> None:
     """A second column with the same name and a column without one get names of their own, and a notice."""
     (tmp_path / "a").write_bytes(b"name,name,,name__2,name\n1,2,3,4,5\n")
     source = extractors.open_source([str(tmp_path / "a")])

@@ -100,7 +100,7 @@ def test_a_quoted_cell_next_to_a_null_is_one_cell(tmp_path: Path) -> None:
     assert [row["name"] for row in read(tmp_path / "a.csv") if isinstance(row, dict)] == [None, "a;b", "c", "d"]
 
 
-def test_a_null_is_no_person(tmp_path: Path) -> None:
+def test_a_null_is_not_a_person(tmp_path: Path) -> None:
     r"""Nor is the word for it in a table without escapes: those rows are counted."""
     columns = {"event": "event", "distinct_id": "user", "timestamp": "at"}
     asked = PlanOptions(mapping="generic", settings=columns, workers=0, as_of=NOW, max_rejects="100%")

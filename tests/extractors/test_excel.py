@@ -71,7 +71,7 @@ def test_each_kind_of_cell_is_read_by_the_table(tmp_path: Path) -> None:
     assert warned == []
 
 
-def test_what_excel_has_changed_is_told(tmp_path: Path) -> None:
+def test_what_excel_has_changed_is_reported(tmp_path: Path) -> None:
     """16 digits are more than it keeps; #N/A is not a value; a merged range has its value once. A row with more cells
     than the header is rejected, and nothing beyond the last column is dropped silently."""
     book = written(tmp_path / "a.xlsx", HEADER, [1234567890123456, "#N/A", 12345678901234567890], [1, None, 2.5])
@@ -120,7 +120,7 @@ def test_formulas_have_their_stored_values_or_stop(tmp_path: Path) -> None:
     assert read(path)[0] == [{"id": 1, "time": 2}]
 
 
-def test_texts_that_cells_share_are_read(tmp_path: Path) -> None:
+def test_shared_strings_of_cells_are_read(tmp_path: Path) -> None:
     """As Excel itself stores them."""
     path = written(tmp_path / "a.xlsx", HEADER, ["u-1", "text", 1])
     edited(path, "xl/worksheets/sheet1.xml", b't="inlineStr"><is><t>text</t></is>', b't="s"><v>0</v>')
@@ -145,7 +145,7 @@ def edited(path: Path, member: str, old: bytes, new: bytes) -> None:
             archive.writestr(name, content)
 
 
-def test_a_workbook_is_no_archive_and_an_archive_no_workbook(tmp_path: Path) -> None:
+def test_a_workbook_is_not_read_as_an_archive_nor_an_archive_as_a_workbook(tmp_path: Path) -> None:
     """Their content decides, whatever the name; a document of another kind is named; so is a workbook inside an
     archive."""
     written(tmp_path / "export.zip", HEADER, [1])
@@ -173,7 +173,7 @@ def test_a_damaged_workbook_is_named(tmp_path: Path, member: str) -> None:
         read(path)
 
 
-def test_rows_have_offset_text_and_content_of_their_own(tmp_path: Path) -> None:
+def test_rows_have_their_own_offset_text_and_content(tmp_path: Path) -> None:
     """A rejected row is shown as its cells; a second column with the same name is numbered, as in delimited text."""
     book = written(tmp_path / "a.xlsx", ["a", "a", None, "b"], [1, "x", None, 2.5])
     (part,) = extractors.open_source([str(book)]).parts

@@ -193,7 +193,7 @@ def test_a_file_that_is_not_like_the_layout_has_other_columns(tmp_path: Path, co
     assert part.dialect.header[3] != "event_id"
 
 
-def test_two_layouts_that_fit_are_no_guess(tmp_path: Path) -> None:
+def test_two_layouts_that_fit_are_not_guessed(tmp_path: Path) -> None:
     """The file counts as one without a header, as before; one with its header is read by it."""
     (tmp_path / "a.csv").write_bytes(b"2023-01-02 03:04:05,b\n2023-01-02 03:04:06,c\n")
     either = tuple(FileRules(columns=names) for names in (("at", "name"), ("time", "event")))
@@ -221,7 +221,7 @@ def tar(path: Path, **members: bytes) -> None:
 
 @pytest.mark.parametrize("rules", [ADOBE, FileRules(layouts=(ADOBE, SNOWPLOW))])
 @pytest.mark.parametrize("place", ["folder", "archive", "archive of lookups"])
-def test_columns_come_from_a_file_beside(tmp_path: Path, rules: FileRules, place: str) -> None:
+def test_columns_come_from_a_neighbouring_file(tmp_path: Path, rules: FileRules, place: str) -> None:
     """In the folder, in the same archive, or in the archive of lookups; encoding and escapes are kept."""
     if place == "folder":
         (tmp_path / "column_headers.tsv").write_bytes(HEADERS)
@@ -292,7 +292,7 @@ TITLES = st.sampled_from(["Sales report 2023", "Generated, by hand", "", "a: b",
     st.integers(3, 6), st.sampled_from(",;\t|"), st.integers(1, 8), st.booleans(),
     st.sampled_from([1, 40, 1 << 22]),
 )  # fmt: skip
-def test_titles_above_the_header_are_no_rows(
+def test_titles_above_the_header_are_not_rows(
     titles: list[str], names: list[str], width: int, delimiter: str, count: int, padded: bool, size: int
 ) -> None:
     """Whether or not they have all delimiters; the header is found, or given by its row, and the rows are the same."""

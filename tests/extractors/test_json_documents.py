@@ -89,7 +89,7 @@ def test_a_document_in_a_container_or_another_encoding(tmp_path: Path) -> None:
         assert read(part) == lines_of(tmp_path / "b", ROWS)
 
 
-def test_items_that_are_no_objects_are_rejected(tmp_path: Path) -> None:
+def test_items_that_are_not_objects_are_rejected(tmp_path: Path) -> None:
     """Each is rejected by itself, and so are a broken object and two values without a comma."""
     content = b'[{"a":1},\n 7, null, "x", [{"b":2}],\n {"a" 1}, {"a":1 2}, {"a":3} {"a":4}, {"a":"x\ny"}, {"a":5}]'
     part, _ = part_of(tmp_path / "a.json", content)
@@ -208,7 +208,7 @@ def test_any_list_has_its_items_as_rows(
 
 @settings(max_examples=200, deadline=None)
 @given(_JSON, st.sampled_from([None, 0, 1, 3]))
-def test_the_compact_text_of_a_value_is_that_of_its_tokens(value: Any, indent: int | None) -> None:
+def test_compact_json_of_a_value_has_its_tokens(value: Any, indent: int | None) -> None:
     """The text of a sound row and that of a damaged one are made in two ways, which agree."""
     text = json.dumps(value, indent=indent, ensure_ascii=False).encode("utf-8", "replace").decode("latin-1")
     whole = compact(text)

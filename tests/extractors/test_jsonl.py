@@ -39,7 +39,7 @@ def cut(part: Part, size: int) -> list[tuple[int, int]]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=40), st.integers(1, 200), st.booleans())
-def test_blocks_hold_the_lines_that_start_in_their_range(
+def test_blocks_have_the_lines_that_start_in_their_range(
     tmp_path_factory: pytest.TempPathFactory, lengths: list[int], size: int, ended: bool
 ) -> None:
     """Boundaries are a function of the content: the same by seeking in a file and by streaming a gzip."""
@@ -175,7 +175,7 @@ def test_only_rows_that_are_read_are_warned_of(members: bool) -> None:
         assert rows.warnings == [(row, "unsafe_integer", f"{LARGE.decode()} is beyond 2^53") for row in expected]
 
 
-def test_a_line_that_never_ends_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_never_ends_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line beyond the limit is not collected in memory: the error has the file and the byte."""
     monkeypatch.setattr(line_blocks, "MAX_RECORD_BYTES", 10_000)
     for pack in (bytes, gzip.compress):

@@ -41,7 +41,7 @@ def read(source: Source, path: str) -> list[object]:
 
 @pytest.mark.parametrize("kind", ["disk", "zip", "bucket"])
 @pytest.mark.parametrize("content", [TABLE, TABLE.partition("\n")[2], LINES], ids=["header", "none", "lines"])
-def test_a_text_is_read_as_its_siblings_and_its_rows_are_rejected(tmp_path: Path, kind: str, content: str) -> None:
+def test_a_file_is_read_as_its_siblings_and_its_rows_are_rejected(tmp_path: Path, kind: str, content: str) -> None:
     """On disk, in an archive and in a bucket, and together with rows that fit: none is taken for a header."""
     head, row, *_ = content.splitlines()
     good = row if content.startswith("user") or content is LINES else head
@@ -71,7 +71,7 @@ def plan(folder: str, to: Path, allowed: int = 0) -> Plan:
     return pipeline.plan_export(folder, to, options)
 
 
-def test_left_out_files_stop_a_plan_unless_so_many_are_allowed(tmp_path: Path) -> None:
+def test_left_out_files_stop_a_plan_unless_their_number_is_allowed(tmp_path: Path) -> None:
     """The limit is a number; files whose names do not belong to the export are left out as always."""
     files = {"a.txt": TABLE, "b.txt": NO_ROWS, "c_1.txt": PICTURE, "README": NO_ROWS, "logo.png": PICTURE}
     folder = export(tmp_path / "export", dict(files))
@@ -83,7 +83,7 @@ def test_left_out_files_stop_a_plan_unless_so_many_are_allowed(tmp_path: Path) -
         assert "c_1.txt; b.txt" in found.detail
 
 
-def test_a_text_like_the_siblings_is_counted_row_by_row(tmp_path: Path) -> None:
+def test_a_file_named_like_its_siblings_is_counted_row_by_row(tmp_path: Path) -> None:
     folder = export(tmp_path / "export", {"part_00": TABLE, "part_01": NO_ROWS, "README": NO_ROWS})
     made = plan(folder, tmp_path / "plan")
     assert (made.ready, made.rows.read, made.rows.mapped, made.rows.rejected) == (False, 7, 5, 2)

@@ -51,7 +51,7 @@ def files(url: str, notes: list[tuple[str, ...]] | None = None) -> list[File]:
         ("e/*/*/none/*", 95),
     ],
 )
-def test_a_pattern_lists_what_it_may_stand_for(pattern: str, pages: int) -> None:
+def test_a_pattern_lists_what_it_may_match(pattern: str, pages: int) -> None:
     """Names that cannot match are skipped, and what is found is what the pattern matches by the library's rules."""
     objects = Objects(2_700, days)
     wanted = re.compile(glob_translate(pattern))

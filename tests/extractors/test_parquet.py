@@ -171,7 +171,7 @@ def test_reading_leaves_pandas_out(tmp_path: Path) -> None:
     assert done.stdout == f"{count} False\n"
 
 
-def test_what_an_object_of_json_cannot_hold_is_warned_of(tmp_path: Path) -> None:
+def test_values_beyond_json_are_warned_of(tmp_path: Path) -> None:
     """NaN is not a JSON number and is read as absent; an object has each key once, and the last value wins. The warning
     names row and column."""
     keys = pa.array([[("a", 1)], [("k", 1), ("k", 2)], []], pa.map_(pa.string(), pa.int64()))
@@ -197,7 +197,7 @@ def test_blocks_are_rows_of_one_row_group(tmp_path: Path) -> None:
     assert extractors.rows(part, blocks[3]).offset(2) == 12
 
 
-def test_a_damaged_page_is_told(tmp_path: Path) -> None:
+def test_a_damaged_page_is_reported(tmp_path: Path) -> None:
     """Damage in the middle of a file is an unreadable export, also halfway."""
     table = pa.table({"x": [str(n) * 50 for n in range(2000)]})
     part = part_of(tmp_path / "a", table, compression="gzip", use_dictionary=False)
@@ -207,7 +207,7 @@ def test_a_damaged_page_is_told(tmp_path: Path) -> None:
         list(extractors.blocks(part))
 
 
-def test_columns_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_columns_of_one_name_are_renamed(tmp_path: Path) -> None:
     """A second column with the same name is read under another one, with a notice."""
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
     pq.write_table(table, tmp_path / "a")
@@ -223,7 +223,7 @@ def test_the_names_of_columns_need_no_values(tmp_path: Path, monkeypatch: pytest
     assert rows.columns == ("b", "a")
 
 
-def test_a_row_as_text_and_as_content(tmp_path: Path) -> None:
+def test_a_row_as_json_and_as_content(tmp_path: Path) -> None:
     """A reject shows the row as JSON; its content does not change when the record is changed."""
     table = pa.table({"b": pa.array([D("1.10"), None], pa.decimal128(5, 2)), "a": ["x", "y"]})
     (rows,) = all_rows(part_of(tmp_path / "a", table))

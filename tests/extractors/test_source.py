@@ -66,7 +66,7 @@ def test_a_single_file_shows_its_name(tmp_path: Path) -> None:
     assert (part.format, part.codecs, part.dialect) == ("jsonl", (), Dialect())
 
 
-def test_standard_input_is_kept_beside_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_kept_with_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`-` spools the piped input, so that the plan can read it again."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(ROW))))
     (part,) = extractors.open_source(["-"], spool=tmp_path / "plan").parts
@@ -90,7 +90,7 @@ READ_ME = b"# Export\n\nSee the wiki, please.\n"
         ({"t/_delta_log/0.json": ROW, "t/a.parquet": b"PAR1"}, [""], UnreadableExport, "Delta"),
     ],
 )
-def test_what_is_no_export_is_an_error(
+def test_sources_without_an_export_are_an_error(
     tmp_path: Path, files: dict[str, bytes], given: list[str], kind: type[Exception], message: str
 ) -> None:
     """Nothing given, nothing there, only other files, and a table whose files also contain deleted rows; a file that a
@@ -101,7 +101,7 @@ def test_what_is_no_export_is_an_error(
     assert raised.value.hint
 
 
-def test_an_empty_file_is_told_and_no_error(tmp_path: Path) -> None:
+def test_an_empty_file_is_a_notice_and_not_an_error(tmp_path: Path) -> None:
     """A day without events is an empty file: no part, and a notice."""
     write(tmp_path, {"a.json": b"", "b.json.gz": gzip.compress(b""), "c.json": b"\n \r\n", "d.json": b"\xef\xbb\xbf"})
     source = extractors.open_source([str(tmp_path)])
@@ -127,7 +127,7 @@ def test_a_copy_of_a_file_is_read_once(tmp_path: Path) -> None:
     assert source.parts[0].digest == extractors.digest_of(source.parts[0])
 
 
-def test_markers_and_hidden_files_are_left_out_and_told(tmp_path: Path) -> None:
+def test_markers_and_hidden_files_are_left_out_and_reported(tmp_path: Path) -> None:
     """Files that a writer or a desktop adds to an export are not part of it. A name by itself never hides an export: a
     marker with a megabyte of rows is a part."""
     left_out = [".DS_Store", ".git/config", "_SUCCESS", "7_2024-01-01_complete", "a.json.crc"]
@@ -139,7 +139,7 @@ def test_markers_and_hidden_files_are_left_out_and_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [READ_ME, b"\x89PNG\r\n\x1a\n0000", b"%PDF-1.7\n"])
-def test_what_cannot_hold_rows_is_left_out_of_a_folder(tmp_path: Path, content: bytes) -> None:
+def test_files_that_cannot_have_rows_are_left_out_of_a_folder(tmp_path: Path, content: bytes) -> None:
     """A read-me, a picture or a document next to the export is skipped with a notice."""
     write(tmp_path, {"a.json": ROW, "other": content})
     source = extractors.open_source([str(tmp_path)])

@@ -123,7 +123,7 @@ def test_a_question_mark_and_another_place(bucket: Bucket, tmp_path: Path) -> No
     assert found(str(tmp_path), there) == [str(tmp_path / "a.jsonl"), there]
 
 
-def test_what_is_no_export_is_left_out_and_named(bucket: Bucket, tmp_path: Path) -> None:
+def test_files_outside_the_export_are_left_out_and_named(bucket: Bucket, tmp_path: Path) -> None:
     """Markers, hidden files, empty objects, copies, and plans that backcast wrote."""
     bucket.put("e/rows.jsonl", lines(0, 3))
     for key in ("e/_SUCCESS", "e/.hidden", "e/.tmp/x.jsonl", "e/empty.jsonl"):
@@ -229,7 +229,7 @@ def test_what_a_file_is_compared_by() -> None:
     assert not storage.FileStatus(1, 3).is_same(status)
 
 
-def test_a_file_that_lies_beside_another_is_missing_only_where_it_is_not_there(bucket: Bucket) -> None:
+def test_a_neighbouring_file_is_missing_only_if_it_does_not_exist(bucket: Bucket) -> None:
     """If the file of column names may not be read, that is an error: without it rows would have other names."""
     rows, name = bucket.put("day/hit_data.tsv", b"1\t2\n"), "column_headers.tsv"
     assert beside(rows, rows, (), name) == b""

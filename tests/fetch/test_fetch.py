@@ -226,7 +226,7 @@ def test_a_query_of_posthog_that_takes_too_long_is_asked_for_less(tmp_path: Path
     assert len(found.manifest.windows) == 4
 
 
-def test_a_copy_in_posthog_at_the_edge_of_a_page_is_no_missing_event(tmp_path: Path) -> None:
+def test_a_copy_in_posthog_at_the_edge_of_a_page_is_not_a_missing_event(tmp_path: Path) -> None:
     """The service may still have an event twice. Distinct pairs of time and uuid are counted at the service and in the
     file, so copies do not hide a missing event either."""
 

@@ -40,7 +40,7 @@ def not_text(lines: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("name", "spoil"), [("mixpanel", plain), ("amplitude", in_archive)])
-def test_bytes_that_are_no_text_are_kept_and_their_rows_rejected(
+def test_bytes_that_are_not_text_are_kept_and_their_rows_rejected(
     name: str, spoil: Callable[[Callable[[bytes], bytes]], Callable[[Said], Said]], tmp_path: Path
 ) -> None:
     """The tool gives the same bytes however often it is asked: the fetch ends, and the plan says which rows they are
@@ -53,7 +53,7 @@ def test_bytes_that_are_no_text_are_kept_and_their_rows_rejected(
     assert plan.rejects == {"bad_utf8": 3}
 
 
-def test_bytes_of_posthog_that_are_no_text_are_kept(tmp_path: Path) -> None:
+def test_bytes_of_posthog_that_are_not_text_are_kept(tmp_path: Path) -> None:
     """In the JSON of the properties, in an id, and in properties that are nested too deeply to be opened."""
 
     def changed(said: Said) -> Said:
@@ -71,7 +71,7 @@ def test_bytes_of_posthog_that_are_no_text_are_kept(tmp_path: Path) -> None:
     assert plan.rows.rejected in (2, 3)
 
 
-def test_a_count_that_is_no_text_is_none(tmp_path: Path) -> None:
+def test_a_count_that_is_not_text_is_ignored(tmp_path: Path) -> None:
     """Mixpanel's count of an event whose name has a byte that is not UTF-8: a warning, and the files are written."""
     warnings: list[str] = []
     fault = instead(200, b'[{"key": ["Step \xff"], "value": 1}]')

@@ -248,7 +248,7 @@ SORTED = "select repeat(n::varchar, 30) as text, random() as r from range(150000
     ("fetch", "query"),
     [(pipeline.fetch_query, ROWS), (pipeline.fetch_query, SORTED), (pipeline.fetch_database, ROWS)],
 )
-def test_a_disk_that_is_full_is_no_fault_of_the_query(
+def test_a_full_disk_is_not_a_fault_of_the_query(
     fetch: Any, query: str, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither while the file is written nor while rows are sorted on disk; no part of a file remains. If its folder

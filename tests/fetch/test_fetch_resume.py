@@ -172,7 +172,7 @@ def test_two_fetches_do_not_share_a_folder(tmp_path: Path) -> None:
     assert (len(refused), found.rows) == (1, 3)
 
 
-def test_a_manifest_that_is_no_manifest_is_an_error(tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_an_error(tmp_path: Path) -> None:
     """A manifest damaged by hand is named, and nothing is fetched over it."""
     (tmp_path / MANIFEST).write_text('{"format": "backcast.fetch/1"')
     with pytest.raises(UnreadableExport, match="cannot be read as the manifest"):

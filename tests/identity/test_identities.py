@@ -184,7 +184,7 @@ def test_what_the_service_refuses_is_refused_here(kind: str) -> None:
         assert found.decision(*pair) == ("refused", reason)
 
 
-def test_the_table_says_where_each_pair_was_met_first_and_how_often() -> None:
+def test_the_table_has_the_first_row_of_each_pair_and_its_count() -> None:
     """The earliest row counts; times are empty if no row has one."""
     block = [Seen("d", "u", 20, events=3, row=7), Seen("x", "y", None, "alias", row=4)]
     found = resolved([block, [Seen("d", "u", 10, events=2, row=9)]])
@@ -211,7 +211,7 @@ def test_the_summary_shows_the_largest_persons_and_the_busiest_ids() -> None:
     assert [(one.id, one.partners, one.events) for one in found.summary.crowded] == [("ann", 3, 6), ("bob", 2, 2)]
 
 
-def test_users_and_whoever_joins_them_are_identified() -> None:
+def test_users_and_ids_joined_to_them_are_identified() -> None:
     """A device that stays alone, and one whose pair is refused, are not."""
     found = one_block(Seen("d", "u"), Seen("null", "v"), Seen("x", "y", kind="alias"), Seen("lost", "u", 99), most=9,
                       events={"d": 1, "u": 1})  # fmt: skip

@@ -46,7 +46,7 @@ def test_links_are_dated_before_what_they_join(tmp_path: Path) -> None:
     assert {one.other[2:]: one.time for one in made.identities()} == expected
 
 
-def test_what_is_not_merged_is_told(tmp_path: Path) -> None:
+def test_what_is_not_merged_is_reported(tmp_path: Path) -> None:
     """An id that two users claim goes to the first claim by time, not by the order of the rows. An id is not merged
     with itself, with a placeholder, or with one too long; the row counts as mapped."""
     rows = [link("u-1", "null"), link("u-1", "u-1"), link("u-1", "x" * 201), row(key="k")]

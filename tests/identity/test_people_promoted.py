@@ -90,7 +90,7 @@ def test_promoted_properties_come_to_what_events_in_order_make_of_them(
     st.lists(PROMOTING_CALLS, min_size=12, max_size=30, unique_by=lambda one: one["timestamp"]), st.randoms(),
     st.sampled_from(["fill-only", "overwrite", "prefix=was_"]), st.booleans(),
 )  # fmt: skip
-def test_they_do_so_beside_what_rows_say_of_persons_and_groups(
+def test_they_do_so_with_properties_of_persons_and_groups_in_rows(
     calls: Rows, chance: random.Random, policy: str, known: bool
 ) -> None:
     """Under every policy, and if a profile is live."""
@@ -117,7 +117,7 @@ def test_a_copy_that_is_not_sent_promotes_nothing(tmp_path: Path) -> None:
     assert people(room) == {("u",): {"$browser": one, "$initial_browser": one}}
 
 
-def test_what_is_set_before_events_waits_for_merges_and_is_told_apart_from_groups(tmp_path: Path) -> None:
+def test_what_is_set_before_events_waits_for_merges_and_is_not_counted_as_groups(tmp_path: Path) -> None:
     """It is sent in the phase groups, whose counts and report say so."""
     plan = planned(tmp_path, "generic", VISITS, promoted_properties="final", **GENERIC)
     assert dict(plan.events.phases) == {"identities": 1, "groups": 1, "events": 3, "persons": 1}

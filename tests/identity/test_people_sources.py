@@ -20,7 +20,7 @@ def profile(distinct_id: Any, **more: Any) -> dict[str, Any]:
     return {"$distinct_id": distinct_id, "$properties": more}
 
 
-def test_the_profile_of_a_cluster_is_that_of_the_user_whose_events_bear_its_label(tmp_path: Path) -> None:
+def test_the_profile_of_a_cluster_is_that_of_the_user_whose_events_have_its_label(tmp_path: Path) -> None:
     """No event is sent under the label, so nothing is merged and no second person is made; the profile is the user's.
 
     Of a label that two users share it is the first one's; of one that events bear alone, the merged person's.
@@ -37,7 +37,7 @@ def test_the_profile_of_a_cluster_is_that_of_the_user_whose_events_bear_its_labe
     }  # fmt: skip
 
 
-def test_a_profile_of_nobody_takes_no_other_of_its_page_along(tmp_path: Path) -> None:
+def test_a_profile_without_an_id_costs_no_other_of_its_page(tmp_path: Path) -> None:
     """The warning has its id; a page of thousands stays."""
     long = "x" * 201
     page = {"results": [profile("null", n=0), profile("u-1", n=1), profile(long, n=2), profile("u-2", n=3)]}
@@ -64,7 +64,7 @@ def person(distinct_id: str, number: int, version: int = 0, id_version: int = 0,
     }  # fmt: skip
 
 
-def test_ids_with_one_person_are_one_person_and_its_number_is_no_id(tmp_path: Path) -> None:
+def test_ids_with_one_person_are_one_person_and_its_number_is_not_an_id(tmp_path: Path) -> None:
     """Merges that are only in the persons export are made, of two users too; a person with one id needs none."""
     events = [
         own(1, "a-1"), own(2, "u-1", "$identify", _anon_distinct_id="a-1"),
@@ -112,7 +112,7 @@ def in_groups(at: int, **groups: Any) -> dict[str, Any]:
     return own(at, "u-1", _groups=groups, **dict(list(numbers.items())[:5]))
 
 
-def test_types_that_were_not_chosen_are_cut_from_the_events_and_told(tmp_path: Path) -> None:
+def test_types_that_were_not_chosen_are_cut_from_the_events_and_reported(tmp_path: Path) -> None:
     """The service would number them permanently, and silently ignore a sixth: the plan's choice applies, in its order,
     the keys of the others stay as properties, and no event claims a group by the old project's numbers."""
     six = {f"t{number}": f"k{number}" for number in range(6)}

@@ -381,7 +381,7 @@ def identified(
     return IdentifiedIds(place / "identified"), counts
 
 
-def test_users_and_who_is_joined_to_them_are_identified_and_nobody_else(tmp_path: Path) -> None:
+def test_only_users_and_ids_joined_to_them_are_identified(tmp_path: Path) -> None:
     """One event that names an id as a user's is enough; ids without events are in the table, not in the counts. Without
     users the table is empty."""
     events = [("u", False), ("a", False), ("u", True), ("a", False), ("d", False)]

@@ -76,7 +76,7 @@ def test_days_and_hours_that_a_clock_skips_or_repeats() -> None:
     assert (utc.start - tokyo.start, tokyo.end - tokyo.start) == (9 * HOUR, DAY)
 
 
-def test_what_is_no_window_says_how_one_is_written() -> None:
+def test_a_wrong_window_shows_how_one_is_written() -> None:
     days = [("day", text) for text in ("2024-02-30", "2024-01-01T05", "tomorrow", "0001-01-01")]
     for kind, text in [*days, ("hour", "2024-01-01T24")]:
         with pytest.raises(UsageError) as caught:

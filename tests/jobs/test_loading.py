@@ -47,7 +47,7 @@ def loaded(folder: Path, text: str) -> object:
     return load_job(path)
 
 
-def test_every_documented_key_is_understood_and_what_is_not_said_is_the_careful_choice(tmp_path: Path) -> None:
+def test_every_documented_key_is_understood_and_defaults_are_careful(tmp_path: Path) -> None:
     """The whole example of the documentation; without keys 49 hours of lag, no lookback, no rejects, merges held."""
     (tmp_path / "job.yaml").write_text(WHOLE, "utf-8")
     job = load_job(tmp_path / "job.yaml")
@@ -170,7 +170,7 @@ def test_an_error_names_the_place_and_what_to_write(
     assert error.message.endswith(f"at {tmp_path / 'job.yaml'}:{place}")
 
 
-def test_a_file_that_is_no_job_says_what_to_do(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_job_says_what_to_do(tmp_path: Path) -> None:
     """Empty, missing, a folder, nested too deeply, or with an error in the mapping, whose own place is named."""
     with pytest.raises(JobError, match="a job is empty"):
         loaded(tmp_path, "")

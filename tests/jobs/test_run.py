@@ -92,7 +92,7 @@ def test_a_window_with_empty_files_is_done(tmp_path: Path, service: LocalService
     assert (outcomes(run(job)), run(job).windows) == ({"2024-01-01": "done"}, [])
 
 
-def test_a_failed_gate_stops_its_window_until_the_file_is_mended(tmp_path: Path, service: LocalService) -> None:
+def test_a_failed_check_stops_its_window_until_the_file_is_corrected(tmp_path: Path, service: LocalService) -> None:
     """Other windows continue, nothing of it is sent, and the next run plans it again, however late."""
     rows = days(tmp_path, 2)
     put(tmp_path, 1, [row(1, 0), {"event": "Nobody"}])
@@ -166,7 +166,7 @@ def test_while_the_service_refuses_us_nothing_else_is_planned(tmp_path: Path, se
     assert sent_once(service, rows)
 
 
-def test_refused_events_are_told_and_do_not_keep_a_window_open(tmp_path: Path, service: LocalService) -> None:
+def test_refused_events_are_reported_and_do_not_keep_a_window_open(tmp_path: Path, service: LocalService) -> None:
     """Exit 5, after the rest settled; the next run has nothing to do."""
     days(tmp_path, 1, 2)
     poison = row(1, 3)["uuid"]

@@ -62,7 +62,7 @@ def test_a_key_conflict_with_what_was_sent_names_the_difference(tmp_path: Path, 
     assert f"row 1 of a.jsonl (Left, 2024-01-01) {sent} with another event name" in str(run(job).problem)
 
 
-def test_files_whose_bytes_or_events_are_known_are_no_change(tmp_path: Path, service: LocalService) -> None:
+def test_files_with_known_bytes_or_events_are_not_changes(tmp_path: Path, service: LocalService) -> None:
     """Their digest shows it, and their uuids: files only touched, renamed, or written in another order the second
     time."""
     rows = days(tmp_path, 1, 2)
@@ -90,7 +90,7 @@ def test_a_part_beyond_the_lookback_is_not_sent(
     assert [window for window, outcome in outcomes(run(job)).items() if outcome == "done"] == read
 
 
-def test_rows_that_two_windows_hold_are_sent_by_the_first(tmp_path: Path, service: LocalService) -> None:
+def test_rows_in_two_windows_are_sent_by_the_first(tmp_path: Path, service: LocalService) -> None:
     """Exports overlap at midnight; a window all of whose rows are settled is done, which is not a failure of the
     job."""
     rows = [row(1, number) for number in range(20)]
@@ -222,7 +222,7 @@ def test_a_job_ignores_a_changed_export_where_it_says_so(tmp_path: Path, service
     assert sent_once(service, rows)
 
 
-def test_a_rule_for_changed_exports_holds_within_the_lookback(tmp_path: Path, service: LocalService) -> None:
+def test_a_rule_for_changed_exports_applies_within_the_lookback(tmp_path: Path, service: LocalService) -> None:
     """A file that comes late is expected there; for one that changed the rule of the job file applies, if there is
     one."""
     rows = days(tmp_path, 1)

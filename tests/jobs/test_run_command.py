@@ -42,7 +42,7 @@ def test_one_run_of_a_job_at_a_time(tmp_path: Path, service: LocalService) -> No
     assert sent_once(service, rows)
 
 
-def test_a_state_without_tables_is_none_yet(tmp_path: Path, service: LocalService) -> None:
+def test_a_state_without_tables_is_not_a_state_yet(tmp_path: Path, service: LocalService) -> None:
     """A run creates the file before its tables, which another process sees, and a crash leaves. What a state has as
     settled is not settled for another job or another calendar."""
     days(tmp_path, 1)
@@ -58,7 +58,7 @@ def test_a_state_without_tables_is_none_yet(tmp_path: Path, service: LocalServic
             run(write_job(tmp_path, service.url, state="kept", **other))
 
 
-def test_a_text_that_is_no_key_ends_a_run_before_anything_is_planned(
+def test_a_value_that_is_not_a_key_ends_a_run_before_anything_is_planned(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The key is checked as in `apply`, in a dry run too: exit 2, no folder."""

@@ -216,7 +216,7 @@ def test_a_snapshot_fills_in_what_earlier_ones_did_not_say(tmp_path: Path, servi
     assert profiles(service) == {"ann": {"plan": "free", "town": "Bonn"}, "bob": {"plan": "free"}}
 
 
-def test_a_window_that_holds_events_is_stopped(tmp_path: Path, service: LocalService) -> None:
+def test_a_window_that_would_hold_events_is_stopped(tmp_path: Path, service: LocalService) -> None:
     """Person properties of events change from window to window, and the oldest would stay: exit 4, two lines."""
     put(tmp_path, 1, [
         {"$distinct_id": "ann", "$properties": {"plan": "free"}},

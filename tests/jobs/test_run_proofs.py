@@ -114,7 +114,7 @@ def test_a_target_that_is_not_ready_ends_the_run_before_anything_is_planned(tmp_
         assert not (tmp_path / "state/nightly/windows").exists()
 
 
-def test_the_command_tells_what_was_read_back(tmp_path: Path, service: LocalService) -> None:
+def test_the_command_shows_what_was_read_back(tmp_path: Path, service: LocalService) -> None:
     """A line for each window, the object for programs, and the history."""
     days(tmp_path, 1, 2)
     job = write_job(tmp_path, service.url, until="2024-01-02")

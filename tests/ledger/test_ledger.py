@@ -137,7 +137,7 @@ def test_places_are_read_by_state_in_order(ledger: Ledger, path: Path) -> None:
     assert list(read_batches(path, "begun")) == []
 
 
-def test_a_second_writer_is_told_who_holds_it(ledger: Ledger, path: Path) -> None:
+def test_a_second_writer_sees_who_has_the_ledger(ledger: Ledger, path: Path) -> None:
     """Opening a ledger that is in use raises Busy with the process, machine and time of its writer. It is in use while
     it is open, and free after it was closed and before it exists."""
     with pytest.raises(Busy, match=f"process {os.getpid()} on \\S+ since 20"):

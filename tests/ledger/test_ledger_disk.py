@@ -69,7 +69,7 @@ def test_a_ledger_that_cannot_grow_is_exit_6_and_nothing_is_lost(tmp_path: Path)
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can act as another user")
-def test_a_directory_of_somebody_else_is_a_usage_error(tmp_path: Path) -> None:
+def test_a_directory_of_another_user_is_a_usage_error(tmp_path: Path) -> None:
     """Under another uid apply is exit 2 before anything is sent, and status still reads what it may."""
     directory = planned(tmp_path, 20, files=1)
     with serving(scripted(Reply(), Reply(401))) as server:
@@ -201,7 +201,7 @@ def test_a_plan_goes_on_at_another_place(tmp_path: Path) -> None:
     assert set(taken.values()) <= {1, 2}
 
 
-def test_status_tells_doubts_refusals_and_failures_while_a_run_goes(tmp_path: Path) -> None:
+def test_status_shows_doubts_refusals_and_failures_during_a_run(tmp_path: Path) -> None:
     """During the run: batches in flight, the refused event, failures by status; afterwards no doubt is left."""
     directory = planned(tmp_path, 40, files=1, batch=10)
     told: list[dict[str, object]] = []

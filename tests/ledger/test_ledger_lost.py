@@ -129,7 +129,7 @@ class _Killed(BaseException):
     pass
 
 
-def test_a_crash_between_the_ledger_and_its_marker_is_no_loss(tmp_path: Path) -> None:
+def test_a_crash_between_the_ledger_and_its_marker_loses_nothing(tmp_path: Path) -> None:
     """Nothing was sent by then, and the same command goes on."""
     for stage in ("before", "after"):
         directory = planned(tmp_path / stage, 10, files=1)
@@ -170,7 +170,7 @@ def test_a_ledger_of_an_older_version_gets_its_marker(tmp_path: Path) -> None:
         Ledger(path).open("plan", "1", "there")
 
 
-def test_a_plan_of_which_nobody_took_anything_is_forgotten_whole(tmp_path: Path) -> None:
+def test_a_plan_of_which_nothing_was_taken_is_forgotten_whole(tmp_path: Path) -> None:
     """The marker goes with the ledger, and the directory is free; this does not hold if only the ledger was removed."""
     path = tmp_path / "ledger.sqlite"
     Ledger(path).open("plan", "1", "there").close()

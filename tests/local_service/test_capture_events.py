@@ -53,7 +53,7 @@ def test_spells_uuids_one_way(shared: LocalService) -> None:
     assert kept_of(shared, "uuid", {text: {"uuid": text} for text in texts}) == dict.fromkeys(texts, UUID)
 
 
-def test_makes_a_uuid_where_none_is_given(shared: LocalService) -> None:
+def test_makes_a_uuid_if_none_is_given(shared: LocalService) -> None:
     """An event without a uuid gets a new one of version 7, so sending it twice makes two events."""
     body = batch(*(event(uuid=given) for given in (..., None, "")))
     made = {uuids.UUID(one.uuid) for _ in range(2) for one in taken(shared, body)}
@@ -132,7 +132,7 @@ def test_keeps_properties_byte_for_byte(shared: LocalService) -> None:
     assert [one.properties for one in taken(shared, body.encode())] == [text]
 
 
-def test_merges_a_set_beside_the_properties(shared: LocalService) -> None:
+def test_merges_a_set_outside_the_properties(shared: LocalService) -> None:
     """A `$set` at the top of an event is merged into the one in its properties, and wins by key."""
     changes = {"properties": {"distinct_id": "u", "$set": {"a": 1, "b": 1}}, "$set": {"b": 2}}
     (kept,) = taken(shared, batch(event(**changes)))

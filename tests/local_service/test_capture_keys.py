@@ -115,7 +115,7 @@ def test_no_key_is_kept_of_a_body_that_cannot_be_read(shared: LocalService) -> N
         assert [text for text in (KEY, PACKED[:40].decode()) if text in rejection(shared)[3]] == [], way
 
 
-def test_a_key_that_nobody_owns_is_masked_too(shared: LocalService) -> None:
+def test_an_unknown_key_is_masked_too(shared: LocalService) -> None:
     """It is answered with 200, and may be the key of a real project."""
     other = json.dumps({"api_key": "another-projects-key", "batch": [{"event": "e", "properties": {"distinct_id": 1}}]})
     assert CLIENT.post(shared.url + "/batch/", content=base64.b64encode(other.encode())).status_code == 200

@@ -132,7 +132,7 @@ def test_a_body_over_its_limit_takes_no_memory(ask: Asking, path: str) -> None:
     assert peak < 30 * MIB
 
 
-def test_judging_a_large_body_takes_little_beside_it(ask: Asking) -> None:
+def test_checking_a_large_body_takes_little_memory(ask: Asking) -> None:
     """A list of half a million numbers is walked through, not copied."""
     body = b'{"name": [' + b"0," * 500_000 + b"0]}"
     answer, peak = posted(ask.service.url + LIST, body)

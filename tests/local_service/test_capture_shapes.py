@@ -97,7 +97,7 @@ UNPARSABLE = {
 
 
 @pytest.mark.parametrize("body", UNPARSABLE.values(), ids=UNPARSABLE.keys())
-def test_refuses_what_is_no_json(shared: LocalService, body: bytes) -> None:
+def test_refuses_anything_but_json(shared: LocalService, body: bytes) -> None:
     answer = post(shared, body)
     assert (answer.status_code, answer.text.partition(": ")[0]) == (400, "failed to parse request")
 

@@ -108,7 +108,7 @@ def test_a_rate_lets_its_burst_through_refuses_the_rest_and_recovers() -> None:
         wait_for(lambda: statuses(service) == [200])
 
 
-def test_maintenance_ends_after_so_many_requests_or_so_much_time() -> None:
+def test_maintenance_ends_after_a_number_of_requests_or_a_time() -> None:
     """503 for the first N requests; or for a time that begins with the first request."""
     with serve("maintenance:2,retry-after=1") as service:
         assert statuses(service, 4) == [503, 503, 200, 200]
@@ -326,7 +326,7 @@ def test_only_capture_requests_meet_faults() -> None:
     }
 
 
-def test_a_client_that_goes_away_disturbs_nobody() -> None:
+def test_a_client_that_goes_away_disturbs_no_other() -> None:
     """Half a request under a fault that needs all of it; the next request is served."""
     with serve("quota:1000") as service:
         with socket.create_connection(("127.0.0.1", service.port)) as client:
@@ -359,7 +359,7 @@ def test_a_client_that_goes_away_disturbs_nobody() -> None:
         ("mix:10%,of=mix:10%", "of of mix cannot be 'mix:10%'", "write faults joined by +"),
     ],
 )
-def test_a_text_that_is_no_fault_is_answered_with_what_would_be(text: str, message: str, hint: str) -> None:
+def test_a_misspelt_fault_is_answered_with_the_nearest_one(text: str, message: str, hint: str) -> None:
     """Strict, and with the nearest word."""
     with pytest.raises(BadFault) as caught:
         read_script([text])

@@ -56,7 +56,7 @@ def test_types_are_per_project() -> None:
     assert [(made.index, made.type) for made in service.groups(second=True)] == [(0, "b")]
 
 
-def test_groups_that_are_no_object_are_passed_over_with_a_warning() -> None:
+def test_groups_that_are_not_an_object_are_ignored_with_a_warning() -> None:
     service, wrong = fresh(), [["company"], "company", 7, None]
     send(service, *(event("u", _groups=groups) for groups in wrong))
     assert service.select("select type from group_types") == []

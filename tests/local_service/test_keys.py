@@ -102,7 +102,7 @@ def test_scopes_open_what_they_name() -> None:
         assert allows(frozenset(scopes), scope) is opens, (scopes, scope)
 
 
-def test_the_command_serves_its_files_and_misbehaves_as_told(tmp_path: Path) -> None:
+def test_the_command_serves_its_files_and_its_faults(tmp_path: Path) -> None:
     """Keys, a seed, a store, a behaviour, a setting and faults, in a separate process; its last line counts the faults,
     and no key is printed."""
     (tmp_path / "keys.json").write_text(json.dumps(GOOD))

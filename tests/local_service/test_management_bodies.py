@@ -135,7 +135,7 @@ def test_an_update_sets_only_what_it_has(ask: Asking) -> None:
     assert {name: cleared[name] for name in wanted} == wanted
 
 
-def test_updates_at_once_lose_none(ask: Asking) -> None:
+def test_simultaneous_updates_are_all_kept(ask: Asking) -> None:
     """Sixteen updates of two fields of one function: each field has a value that was sent, whole."""
     id = ask.made(name="n")["id"]
 

@@ -235,7 +235,7 @@ def test_an_outdated_update_is_a_conflict(fresh: Asking) -> None:
     refused(fresh("PATCH", path, {"base_updated_at": "x"}), "base_updated_at")
 
 
-def test_only_so_many_transformations_are_enabled(fresh: Asking) -> None:
+def test_only_twenty_transformations_are_enabled(fresh: Asking) -> None:
     """At most twenty per project; others stay possible."""
     ids = [fresh.made(hog="h", type="transformation", enabled=True)["id"] for _ in range(20)]
     refused(fresh("POST", LIST, {"hog": "h", "type": "transformation", "enabled": True}), None)
@@ -398,7 +398,7 @@ def test_a_function_is_not_made_without_a_required_input(ask: Asking, body: dict
     refused(answer, f"inputs__{key}", detail="This field is required.")
 
 
-def test_an_update_is_held_to_the_schema_only_for_what_it_writes(ask: Asking) -> None:
+def test_an_update_is_checked_against_the_schema_only_for_what_it_writes(ask: Asking) -> None:
     """A name changes without the inputs; written inputs replace all except the secrets that are kept."""
     path = LIST + ask.made(hog="h", inputs_schema=REQUIRING, inputs=INPUTS | {"note": {"value": "n"}})["id"] + "/"
     assert ask("PATCH", path, {"name": "other"}).status_code == 200
@@ -410,7 +410,7 @@ def test_an_update_is_held_to_the_schema_only_for_what_it_writes(ask: Asking) ->
     refused(ask("PATCH", path, {"inputs": kept}), "inputs__more")
 
 
-def test_mappings_are_held_to_their_own_schemas(ask: Asking) -> None:
+def test_mappings_are_checked_against_their_own_schemas(ask: Asking) -> None:
     """Those without inputs are not."""
     lacking = {"mappings": [{"inputs_schema": REQUIRING}, {"inputs_schema": REQUIRING, "inputs": {}}], "hog": "h"}
     refused(ask("POST", LIST, lacking), "mappings__1__inputs__url", detail="This field is required.")

@@ -60,7 +60,7 @@ def test_a_long_device_is_not_the_device_of_its_events() -> None:
     assert told(service) == [("distinct_id_shortened", "d" * 200)]
 
 
-def test_a_merge_of_what_is_no_text_may_be_dropped() -> None:
+def test_a_merge_of_an_id_that_is_not_a_string_may_be_dropped() -> None:
     """With `merge_ids=text` an id that is not a string drops its event."""
     service = fresh(merge_ids="text")
     send(service, event("7"), identify("u", 7), alias("v", ["x"]), identify("w", None))

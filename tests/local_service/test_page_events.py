@@ -22,7 +22,7 @@ def test_values_are_shown_exactly(seeded: LocalService) -> None:
 
 
 @pytest.mark.parametrize("order", ["", "oldest"])
-def test_pages_hold_every_event_once(seeded: LocalService, order: str) -> None:
+def test_pages_have_every_event_once(seeded: LocalService, order: str) -> None:
     """Following the pages forward and back shows each event once and in order, also if times are equal."""
     events = [event(n, time=f"2023-01-{1 + n % 7:02}T00:00:00Z") for n in range(1, 131)]
     send(seeded, *events)
@@ -135,7 +135,7 @@ def test_an_event_with_its_copies(seeded: LocalService) -> None:
     assert "would fire" not in read(seeded, f"/events/{uuid(3)}").text
 
 
-def test_an_event_tells_what_became_of_its_merge(seeded: LocalService) -> None:
+def test_an_event_shows_what_became_of_its_merge(seeded: LocalService) -> None:
     """Warnings that are found only when persons are computed are there on the first view."""
     send(seeded, event(1, "$create_alias", alias="null"))
     assert "cannot_merge_with_illegal_distinct_id" in read(seeded, f"/events/{uuid(1)}").text

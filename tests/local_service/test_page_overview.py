@@ -38,7 +38,7 @@ def test_the_overview_of_some_days(seeded: LocalService) -> None:
     assert [row[0] for row in page.cells() if row[0].startswith("On ")] == ["On 2", "On 3", "On 4"]
 
 
-def test_updates_of_profiles_are_no_events_of_the_day_of_planning(seeded: LocalService) -> None:
+def test_profile_updates_are_not_events_of_the_day_of_planning(seeded: LocalService) -> None:
     """They are counted, and drawn only if the filter has their name. A merge stays among the events."""
     planned = "2023-11-01T00:00:00Z"
     send(seeded, event(1), event(2, "$set", time=planned), event(3, "$identify", time=planned))

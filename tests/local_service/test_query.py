@@ -312,7 +312,7 @@ def test_refuses_everything_else(queried: Asking, tmp_path: Path, name: str) -> 
     assert results(queried, "select count() from events") == [[1]]
 
 
-def test_refuses_bodies_that_are_no_query(queried: Asking) -> None:
+def test_refuses_bodies_without_a_query(queried: Asking) -> None:
     """A body without a query is a 400 that names the member."""
     for body, code, attr in (
         (b"no json", "parse_error", None),
@@ -383,7 +383,7 @@ def test_answers_over_every_table_but_those_below(queried: Asking) -> None:
         assert [query(queried, f"select * from {place}{name}").status_code for place in ("", "main.")] == [400, 400]
 
 
-def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_store_is_refused(tmp_path: Path) -> None:
     """The error names the file."""
     (tmp_path / "text").write_text("no database " * 1000)
     with pytest.raises(BadStore, match=re.escape(f"the store {tmp_path / 'text'} cannot be opened")):

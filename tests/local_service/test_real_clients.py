@@ -134,7 +134,7 @@ def test_without_the_flag_the_same_events_are_not_historical() -> None:
     assert all(one.historical_migration for one in landed)
 
 
-def test_an_sdk_hears_that_its_batch_was_refused() -> None:
+def test_an_sdk_reports_that_its_batch_was_refused() -> None:
     """A personal key instead of the project's: nothing lands, and the SDK reports it to its caller."""
     with running(KEYS) as service:
         code, told = send("posthog-python", service.url, key="phx_test_sdk")

@@ -15,7 +15,7 @@ from tests.support.scripted_api import AT_ONCE, KEY, answering
 from tests.support.scripted_server import Answer, Asked, Said, scripted
 
 
-def test_ids_and_projects_are_one_segment_of_a_path_whatever_they_hold() -> None:
+def test_ids_and_projects_are_always_one_segment_of_a_path() -> None:
     """They are percent-encoded. A service may be below another path, which is kept."""
     with (
         answering(lambda call: Said(200, {})) as service,
@@ -164,7 +164,7 @@ def test_pages_that_lead_in_a_circle_are_an_error() -> None:
         assert len(service.asked) <= 4
 
 
-def test_what_is_no_page_is_an_error() -> None:
+def test_anything_but_a_page_is_an_error() -> None:
     """Something other than the service answered."""
     bodies = [b"", b"<html>", [], {"count": 1}, {"results": {}}, {"results": [1]}, {"results": [], "next": 5}]
     with answering(scripted(*(Said(200, body) for body in bodies))) as service, service.client() as client:

@@ -156,7 +156,7 @@ def test_what_json_cannot_say_is_a_usage_error() -> None:
         assert service.asked == []
 
 
-def test_a_success_that_is_no_object_is_an_error() -> None:
+def test_a_success_that_is_not_an_object_is_an_error() -> None:
     """A page from something in between is not read as a function; nothing of it is shown."""
     bodies = (b"", b"<html>", b"[1]", b'"x"', b"[" * 100_000)
     with answering(scripted(*(Said(200, body) for body in bodies))) as service, service.client() as client:
@@ -202,7 +202,7 @@ def test_a_post_is_sent_once(name: str) -> None:
             assert ("may have been done" in str(caught.value.hint)) is (first.status != 429)
 
 
-def test_a_wait_longer_than_patience_is_told_instead_of_waited_for() -> None:
+def test_a_wait_longer_than_patience_is_an_error_at_once() -> None:
     """Retry-After is a field of the error."""
     said, retry = Said(429, b"", {"Retry-After": "7"}), RetryPolicy(tries=1, first=0, most=6.9)
     with (

@@ -59,7 +59,7 @@ def test_all_ten_filters_of_the_list_are_sent() -> None:
         (lambda c: c.session_recordings.update("r", {"viewed": True}), {"viewed": True}),
     ],
 )
-def test_a_body_holds_what_was_given_and_nothing_else(do: Do, sent: Any) -> None:
+def test_a_body_has_what_was_given_and_nothing_else(do: Do, sent: Any) -> None:
     """The writable fields wherever the contract lists them, the service's own forms, and JSON as given."""
     with answering(lambda call: Said(200, {})) as service, service.client() as client:
         do(client)

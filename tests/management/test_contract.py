@@ -75,7 +75,7 @@ def test_the_installed_command_prints_the_same(ask: Asking, command: Any) -> Non
     assert (ran.returncode, ran.stdout, ran.stderr) == command(ask, line, id)
 
 
-def test_a_key_that_does_not_open_is_told_why(ask: Asking, command: Any) -> None:
+def test_a_key_without_access_is_explained(ask: Asking, command: Any) -> None:
     """Which scope is missing, that it is wrong, or that it reaches another project: three errors of exit 5."""
     row = OPERATIONS["retrieve hog function"]
     id = ask.made(name="n")["id"]

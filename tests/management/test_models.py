@@ -144,7 +144,7 @@ def test_a_value_of_another_type_is_refused_and_never_coerced(field: str, value:
     assert exact(HogFunction.read({field: value}).plain()) == exact({field: value})
 
 
-def test_items_pages_and_writes_hold_what_they_were_given() -> None:
+def test_items_pages_and_writes_have_what_they_were_given() -> None:
     """A list item has its template as a string, a full record has an object. A write has exactly what was set,
     including false, null and an empty object; all are immutable."""
     given = {"template": "template-webhook", "filters": None}

@@ -85,7 +85,7 @@ FIRST = "properties: {drop: [/name, /user, /at], set: {out: {first: [/a/b, /a/0,
         ("{csv: value}", '"a":"","b":""', {"out": '""', "b": '""'}),
     ],
 )
-def test_a_declared_text_is_missing_to_every_reference(blanks: str, row: str, expected: dict[str, str]) -> None:
+def test_a_declared_blank_is_missing_to_every_reference(blanks: str, row: str, expected: dict[str, str]) -> None:
     """To a column, to a member and to an item; and it does not become a property. An object that is sent whole does not
     change."""
     made = properties(f"{FIRST}blanks: {blanks}\n", row)
@@ -94,7 +94,7 @@ def test_a_declared_text_is_missing_to_every_reference(blanks: str, row: str, ex
 
 
 @pytest.mark.parametrize("text", [r"\N", Raw(rb'"\\N"')])
-def test_a_declared_text_is_missing_where_properties_are_opened(text: Any) -> None:
+def test_a_declared_blank_is_missing_in_opened_properties(text: Any) -> None:
     """Also in the column with the properties, in cells and in JSON; any other string that is not an object is still an
     error."""
     opened = "properties: {open: /a}\nblanks: {texts: ['\\N'], in: [%s]}\n"

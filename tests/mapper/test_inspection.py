@@ -168,7 +168,7 @@ def test_a_part_without_a_value_is_an_error() -> None:
             check_mapping(parse(f"format: backcast.mapping/1\ntool: x\ntitle: x\nevent: /e\n{section}", "x.yaml"))
 
 
-def test_what_stands_for_two_others_is_not_taken_away() -> None:
+def test_what_replaces_two_others_is_not_taken_away() -> None:
     """A merge has a list of ids, or two ids: without the list it would not be a mapping."""
     merge = MAPPING.replace("{skip: left}", "{link: {kind: merge, of: {type: json, of: /ids, else: keep}}}")
     assert "without `of`" not in [change.what for change in changes(parse(merge, "shop.yaml"))]
@@ -252,7 +252,7 @@ def test_what_has_no_effect_is_an_error_with_its_place(sections: str, message: s
         "unlisted: reject\nevents: {Bought: Bought}\n",
     ],
 )
-def test_what_can_have_an_effect_is_none(sections: str) -> None:
+def test_what_can_have_an_effect_is_not_an_error(sections: str) -> None:
     """The most similar mapping in which the same part does change rows passes."""
     check_mapping(parse(HEAD + sections, "shop.yaml"))
 

@@ -184,7 +184,7 @@ def test_a_check_says_what_a_plan_would_say(tmp_path: Path, call: Any, more: str
     assert "shop.yaml:7:" in said.two_lines[0]
 
 
-def test_a_file_that_is_no_mapping_says_what_it_lacks(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_mapping_says_what_it_lacks(tmp_path: Path) -> None:
     """The error about a missing key has the help of that key; the first line names the language, and a file of another
     version is not read. A misspelt name is answered with the right one, and a path works like a name."""
     error = fault("format: backcast.mapping/1\ntool: shop\ntitle: Shop\nevent: /name\n")
@@ -200,7 +200,7 @@ def test_a_file_that_is_no_mapping_says_what_it_lacks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["no", "010", "1_000", "2023-01-02", "~", "1.10", "0x1F", ".inf"])
-def test_every_scalar_is_the_text_that_stands_there(text: str) -> None:
+def test_every_scalar_is_the_string_in_the_file(text: str) -> None:
     """YAML's guesses at types never reach a mapping."""
     mapping = parse(f"{HEAD}uuid: {{const: {text}}}\n", "shop.yaml")
     assert isinstance(mapping.uuid, Call)

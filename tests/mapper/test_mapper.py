@@ -183,7 +183,7 @@ def noted(sections: str, members: str) -> tuple[UnvalidatedEvent, UnvalidatedEve
     return observed, applied
 
 
-def test_what_a_row_says_of_its_person_is_no_part_of_its_event() -> None:
+def test_person_properties_of_a_row_are_not_part_of_its_event() -> None:
     """A plan notes it, values unchanged; an apply does not even read it, and makes the same event. Parts that cannot be
     read are a warning, only in the plan."""
     sections = f"{DROP}person: {{set: {{email: mail}}, set_once: {{first: price}}, unset: gone}}\n"
@@ -206,7 +206,7 @@ def test_what_a_row_says_of_its_person_is_no_part_of_its_event() -> None:
         ('"mine":"u","a":""', ("u", None)),
     ],
 )
-def test_a_row_bears_a_users_id_and_the_first_other(members: str, pair: tuple[str, str | None]) -> None:
+def test_a_row_has_a_users_id_and_the_first_other(members: str, pair: tuple[str, str | None]) -> None:
     """An id equal to the user's says nothing."""
     assert noted(DROP + "pair: {user: mine, anonymous: [a, b]}\n", f",{members}")[0].note == Note(*pair)
 
@@ -262,7 +262,7 @@ def test_the_wall_clock_is_kept_for_the_proof_of_the_zone() -> None:
 
 
 @pytest.mark.parametrize("received", ["99999999999999999999", "-1", '"soon"', "true", "null"])
-def test_a_receive_time_that_is_none_is_absent(received: str) -> None:
+def test_a_broken_receive_time_is_absent(received: str) -> None:
     """A broken receive time proves nothing and does not cost the event."""
     sections = f"received: {{from: got, unit: ms}}\n{DROP}"
     draft = drafted(sections, f'"got":{received}')
@@ -296,7 +296,7 @@ def test_an_unknown_setting_names_the_nearest() -> None:
         compile_mapping(load("generic"), SealedOptions(as_of=0))
 
 
-def test_columns_that_parquet_leaves_empty_are_no_properties() -> None:
+def test_columns_that_parquet_leaves_empty_are_not_properties() -> None:
     """None is a column without a value; JSON null is a value."""
     row = {**record(f'{{{ROW},"a":null}}'), "b": None, "c": 0, "d": 1.5, "e": True, "f": ""}
     draft = mapper(DROP).map_row(row)
@@ -391,7 +391,7 @@ def compiled(name: str) -> Mapper:
 
 
 @given(st.text(max_size=30))
-def test_no_text_of_a_mapping_is_ever_code(text: str) -> None:
+def test_nothing_in_a_mapping_is_ever_code(text: str) -> None:
     """Everything in a mapping stays data: names, constants, templates, codes."""
     at = Place("x", 1, 1)
     made = compile_mapping(

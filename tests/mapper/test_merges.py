@@ -48,7 +48,7 @@ properties: {open: /p}
         ('"n":1', "it has no id"),
     ],
 )
-def test_of_candidates_the_first_that_is_no_placeholder_counts(members: str, made: tuple[str, str] | str) -> None:
+def test_the_first_candidate_that_is_not_a_placeholder_counts(members: str, made: tuple[str, str] | str) -> None:
     """On the other side, the first that is another id; a record or a list without two ids has its code."""
     name = "Merged" if "ids" in members else "Joined"
     told = mapper(LINK).map_row(record(f'{{"name":"{name}","user":"u-1","at":1609329600,"p":{{{members}}}}}'))
@@ -123,7 +123,7 @@ EVENTS = [amplitude(1, None, "d-1", 222), amplitude(2, "ann", "d-2", 111)]
 MERGED = [{"amplitude_id": 222, "merged_amplitude_id": 111, "merge_event_time": "2021-05-03 10:30:00"}]
 
 
-def test_a_file_of_merged_ids_is_followed_and_told(tmp_path: Path) -> None:
+def test_a_file_of_merged_ids_is_followed_and_reported(tmp_path: Path) -> None:
     """No setting is needed: the kind of file decides, and a notice names it."""
     plan = planned(tmp_path, "amplitude", EVENTS, MERGED)
     assert plan.options.settings == {"merged_ids": "yes"}
@@ -140,7 +140,7 @@ def test_a_file_of_merged_ids_is_followed_and_told(tmp_path: Path) -> None:
     ("files", "settings", "skips"),
     [((EVENTS, MERGED), {"merged_ids": "no"}, {"unfollowed_merge": 1}), ((EVENTS,), {}, {})],
 )
-def test_merged_ids_that_are_not_followed_are_told_of(
+def test_merged_ids_that_are_not_followed_are_reported(
     tmp_path: Path, files: tuple[Rows, ...], settings: dict[str, str], skips: dict[str, int]
 ) -> None:
     """Nothing is sent to join ids that no event has; without such a file the setting does not change."""

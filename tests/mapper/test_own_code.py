@@ -247,7 +247,7 @@ def test_events_after_a_list_keep_their_uuids(tmp_path: Path) -> None:
     assert len(events(tmp_path / "more")) == 4
 
 
-def test_rows_without_a_key_have_no_uuid_yet_and_the_cost_is_told_and_sealed_nowhere(tmp_path: Path) -> None:
+def test_rows_without_a_key_have_no_uuid_yet_and_the_cost_is_printed_and_never_sealed(tmp_path: Path) -> None:
     """It depends on the whole source; the events of a list differ from each other and stay the same in each plan. The
     line about the cost is on stderr, like what the code prints; two plans have one digest."""
     keyless = MAPPING.replace("key: {of: /id, needs: /id}\n", "")
@@ -262,7 +262,7 @@ def test_rows_without_a_key_have_no_uuid_yet_and_the_cost_is_told_and_sealed_now
     assert len(set(found[0][1])) == 2
 
 
-def test_a_changed_id_is_still_excluded_and_joins_nobody(tmp_path: Path) -> None:
+def test_a_changed_id_is_still_excluded_and_never_joined(tmp_path: Path) -> None:
     """People who asked to be forgotten are found by the id in the export; a merge by the old id is left out."""
     (tmp_path / "gone.txt").write_text("u-2\n")
     rows = [{**ROW, "anon": "a-1"}, {**ROW, "id": "2", "user": "u-2"}, {**ROW, "id": "3", "user": None, "anon": "a-1"}]

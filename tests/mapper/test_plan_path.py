@@ -152,7 +152,7 @@ def ways(made: Mapper, line: str) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_reads_the_opened_object_as_it_reads_its_text(verb: str) -> None:
+def test_a_verb_reads_the_opened_object_as_it_reads_its_json(verb: str) -> None:
     """A value that is the object itself keeps its JSON, byte for byte, whatever becomes of the properties."""
     for read in READS:
         value = verb.replace("X", read)
@@ -238,7 +238,7 @@ def persons(made: Mapper, row: values.Record) -> set[str]:
 
 
 @pytest.mark.parametrize("name", available())
-def test_a_word_for_nobody_is_an_id_of_nobody_in_any_row(name: str) -> None:
+def test_a_placeholder_is_never_an_id_in_any_row(name: str) -> None:
     """In the rows of the cases each id in turn is a placeholder that programs write for a missing one."""
     mapping = load(name)
     for cases, options in alike(mapping):

@@ -162,7 +162,7 @@ def test_a_sealed_table_stays_when_its_files_move(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("archive", [False, True])
-def test_a_table_that_nothing_tells_stops_the_plan_with_the_file_and_the_tables(tmp_path: Path, archive: bool) -> None:
+def test_an_unrecognised_table_stops_the_plan_with_the_file_and_the_tables(tmp_path: Path, archive: bool) -> None:
     """It is never guessed; `--set table=NAME` reads it nevertheless, and overrides every name."""
     file = table(tmp_path / "dump.csv", IDENTIFIES)
     if archive:
@@ -217,7 +217,7 @@ def test_no_row_fits_two_of_the_four() -> None:
         assert recognise({**row, **own}) == ["rudderstack-warehouse"]
 
 
-def test_tables_that_neither_tools_columns_tell_are_asked_about(tmp_path: Path) -> None:
+def test_tables_that_fit_both_tools_are_asked_about(tmp_path: Path) -> None:
     """Both use the same model; a folder that fits both is an error that names them."""
     row = {"id": "m-1", **{name: value for name, value in CALL.items() if name != "uuid_ts"}}
     told = {"context_library_name": "analytics", "event_text": "Seen"}

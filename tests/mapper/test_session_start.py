@@ -52,7 +52,7 @@ def test_a_session_of_seconds_and_one_of_milliseconds_make_a_session_id() -> Non
         assert made == f'"{session_uuid(start, "shop", "x", str(start))}"'
 
 
-def test_a_session_start_stands_where_the_row_has_a_time_already() -> None:
+def test_a_session_start_needs_the_time_of_the_row() -> None:
     """The event's name is decided before its time, so the mapping is refused with its place."""
     with pytest.raises(MappingError, match="row's time") as caught:
         mapper("skip: {when: {present: {session_start: a}}, code: x}\n")

@@ -50,7 +50,7 @@ PART = Part(0, "x.csv", "/exports/x.csv", "", (), "csv", Dialect(), 1, 1)
         ("", ""),
     ],
 )
-def test_a_path_tells_a_table_where_a_name_in_it_is_that_tables(path: str, table: str) -> None:
+def test_a_path_shows_a_table_if_a_name_in_it_is_the_tables(path: str, table: str) -> None:
     """The innermost name counts; a schema, a date, a number and extensions are not part of it, and other words are."""
     assert table_in_path(path.split("/"), KNOWN) == table
 
@@ -126,7 +126,7 @@ def told_by(row: dict[str, Any], named: str = "") -> str:
         ({"row_id": "m-1", "column_name": "n", "column_value": None, "table_name": "tracks"}, "rudder_discards"),
     ],
 )
-def test_a_table_is_told_only_where_its_columns_leave_no_doubt(row: dict[str, Any], told: str) -> None:
+def test_a_table_is_recognised_only_if_its_columns_leave_no_doubt(row: dict[str, Any], told: str) -> None:
     """An identify call may have a trait of any name, so a single column proves little."""
     assert told_by(row) == told
 

@@ -47,14 +47,14 @@ ANDROID = "Mozilla/5.0 (Linux; Android 13; SM-S901B) AppleWebKit/537.36 (KHTML, 
         *((text, (None,) * 5) for text in ("analytics-ruby/2.4.0", "", "\ud800 \x00")),
     ],
 )
-def test_a_user_agent_is_told_in_the_words_of_the_service(text: str, said: tuple[str | None, ...]) -> None:
+def test_a_user_agent_is_named_in_the_words_of_the_service(text: str, said: tuple[str | None, ...]) -> None:
     """Browser, its version as a number, system, its version and the kind of device; None if it does not say."""
     found = agents(text)
     version = None if found.browser_version is None else bytes(found.browser_version).decode()
     assert (found.browser, version, *found[2:]) == said
 
 
-def test_the_verb_gives_each_part_of_one_text() -> None:
+def test_the_verb_gives_each_part_of_one_string() -> None:
     """A version is sent as a number, an unknown part is missing."""
     sets = "".join(f"    {part}: {{user_agent: ua, part: {part}}}\n" for part in PARTS)
     sections = f"properties:\n  drop: [name, user, at, ua]\n  set:\n{sets}"

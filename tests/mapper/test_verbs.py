@@ -366,13 +366,13 @@ def test_a_row_is_refused_with_a_sentence_and_what_shows_it() -> None:
     assert mapper(sections).map_row(record(f"{{{ROW}}}")) == RejectReason("bad_value", "no such kind")
 
 
-def test_a_word_is_the_text_that_the_setting_has() -> None:
+def test_a_word_is_the_value_of_the_setting() -> None:
     """And never read as a column."""
     for kind in ("team", "a"):
         assert value("{word: kind, default: company}", '"a":1.10', kind=kind) == f'"{kind}"'
 
 
-def test_the_opened_object_is_given_whole_whoever_reads_of_it() -> None:
+def test_the_opened_object_is_given_whole_to_every_reader() -> None:
     """As it was in the row, in its order, for a spread and for a value."""
     sections = "properties:\n  open: /p\n  rest: drop\n  drop: [b]\n  set: {copy: {opened: yes}}\n"
     made = properties(sections, '"p":{"b":1.10,"a":null,"c":"x"}')

@@ -80,7 +80,7 @@ def test_a_file_of_braze_without_its_folder_stops_the_plan(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("zone", "ready"), [("Asia/Kolkata", True), ("UTC", False)])
-def test_the_zone_of_clevertap_is_held_against_the_starts_of_sessions(tmp_path: Path, zone: str, ready: bool) -> None:
+def test_the_zone_of_clevertap_is_compared_with_session_starts(tmp_path: Path, zone: str, ready: bool) -> None:
     """The id of a session is its start in UTC, so a zone that the account did not have is refused."""
     (tmp_path / "events.csv.gz").write_bytes(gzip.compress(clevertap.table_text()))
     plan, _ = planned(tmp_path / "plan", [tmp_path / "events.csv.gz"], zone=zone)

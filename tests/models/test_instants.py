@@ -157,7 +157,7 @@ def test_a_time_is_the_instant_that_its_form_and_zone_say(seed: int) -> None:
         ("%Y%m%d%H%M%S", "2016042415745"),
     ],
 )
-def test_a_text_that_is_no_time_of_the_form_is_refused(form: str, text: str) -> None:
+def test_a_string_of_another_form_is_refused(form: str, text: str) -> None:
     """An hour of 13 with AM or PM, one of the other half of the day, words that begin like a month, a digit too few."""
     compare_times(
         [(form, text, None), (form, datetime(2021, 2, 3, 14, 5, 6).strftime(form), None)], [(date.min, "UTC")]

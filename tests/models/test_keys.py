@@ -181,7 +181,7 @@ test_of_copies_one_stands_and_no_other_has_an_effect = pytest.mark.parametrize("
 
 
 @pytest.mark.parametrize("tool", ["segment", "generic"])
-def test_a_row_of_another_person_is_no_copy(tool: str) -> None:
+def test_a_row_of_another_person_is_not_a_copy(tool: str) -> None:
     """It stops the plan (`Row.event`)."""
     first = Row("event", "k0", 3_600, 3_601, "u0", name="Seen", values=(("value", 1),))
     judge("another person", tool, [first, replace(first, user="u1", received=3_609)])

@@ -105,7 +105,7 @@ def test_what_it_does_not_read() -> None:
         native.Reader("date", read_iso)
 
 
-def test_ordinary_texts_do_not_go_to_python() -> None:
+def test_ordinary_strings_do_not_go_to_python() -> None:
     assert native.Reader("format", refuse, format="%Y%m%d%H%M%S")("20240310023000") == (1710037800000000, False, False)
     iso = native.Reader("iso", refuse)
     assert iso("2024-03-10T02:30:00.123Z", False) == (1710037800123000, True, False)

@@ -151,7 +151,7 @@ def planted(directory: Path, *, faults: bool) -> Path:
     return directory
 
 
-def test_planted_faults_are_found_and_a_clean_twin_has_none(call: Any, tmp_path: Path) -> None:
+def test_planted_faults_are_found_and_nothing_in_a_clean_twin(call: Any, tmp_path: Path) -> None:
     """Each with count, share, file and rows, whatever the number of workers; the remedy removes the bot. Identical rows
     without a key have a warning of their own, and equal rows of one key are one event."""
     clean = planted(tmp_path / "clean", faults=False)
@@ -234,7 +234,7 @@ def test_events_of_ids_that_never_return_are_counted(call: Any, tmp_path: Path) 
         assert "one_day_ids" not in {one["name"] for one in gates}, (days, returning, words)
 
 
-def test_rows_that_are_not_in_time_order_are_told_where_the_last_one_stays(call: Any, tmp_path: Path) -> None:
+def test_rows_out_of_time_order_are_reported_if_the_last_one_stays(call: Any, tmp_path: Path) -> None:
     """If the service copies a property of the events; with final values of their own nothing depends on the order."""
     row = {"event": "Seen", "distinct_id": "u", "$browser": "Firefox"}
     rows = [row | {"timestamp": f"2023-01-02T00:00:{second:02}Z"} for second in range(12, 0, -1)]

@@ -18,7 +18,7 @@ from tests.support.tiny_tool import DAY, HOUR, THEN, make_plan, planned, row, wr
 ROOT = Path(__file__).parent.parent.parent
 
 
-def test_so_many_rejects_are_allowed_and_no_more() -> None:
+def test_rejects_are_allowed_up_to_the_limit() -> None:
     """A number, or a percentage of all rows that is exact at its border; the check says how many, what share and the
     limit. Anything else is a usage error with an example."""
     for text, rejected, read, stops in (
@@ -69,7 +69,7 @@ def test_a_gate_names_what_would_help_many_of_the_rows(call: Any, tmp_path: Path
         assert ("--timezone Area/City" in stop["detail"], "--timezone" in stop["detail"]) == (told, told)
 
 
-def test_identical_rows_without_a_key_are_told(tmp_path: Path) -> None:
+def test_identical_rows_without_a_key_are_reported(tmp_path: Path) -> None:
     """Each is an event of its own, and the check asks whether that is right."""
     seen = {"event": "Seen", "id": "u", "at": THEN}
     first = write(tmp_path / "a.jsonl", [seen, {**seen, "id": "v"}, seen])
@@ -83,7 +83,7 @@ def test_identical_rows_without_a_key_are_told(tmp_path: Path) -> None:
     assert collapsed.plan.warnings == {}
 
 
-def test_events_from_before_there_were_tools_are_told(tmp_path: Path) -> None:
+def test_events_from_before_there_were_tools_are_reported(tmp_path: Path) -> None:
     """A time of 0, or seconds read as milliseconds, is found here and not at the service."""
     old = [row(key="a", at=0), row(key="b", at=253_402_300_799_000), row(key="c", at=1_104_537_599_999_999)]
     made = planned(tmp_path, [row(key="k"), *old])
@@ -123,7 +123,7 @@ def test_a_check_is_one_function(tmp_path: Path) -> None:
     assert made.plan.verdict == "not-ready"
 
 
-def test_a_plan_without_a_word_of_doubt_is_ready(tmp_path: Path) -> None:
+def test_a_plan_without_findings_is_ready(tmp_path: Path) -> None:
     """No failed check, no warning. Duplicates are a count: every export has some, and there is nothing to do about
     them."""
     plan = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k"), row(key="k")])]).plan
@@ -151,7 +151,7 @@ def test_rows_of_one_key_that_are_different_events_stop_the_plan(tmp_path: Path)
     assert (allowed.level, accepted.plan.verdict, accepted.plan.events) == ("warning", "warnings", made.plan.events)
 
 
-def test_what_an_export_says_again_of_one_event_is_no_conflict(tmp_path: Path) -> None:
+def test_another_version_of_one_event_is_not_a_conflict(tmp_path: Path) -> None:
     """A later receive time, other properties, a time that changed within its day, the id that a merge left: copies.
     Rows without a key of their own are not compared either."""
     again = row(key="k", got=THEN + 2, at=THEN + HOUR, id="merged", plan="pro")

@@ -34,7 +34,7 @@ def uneven(folder: Path, files: int, *, packed: bool = False) -> tuple[Path, int
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-def test_a_sample_of_the_files_tells_the_events_of_all(tmp_path: Path, packed: bool) -> None:
+def test_a_sample_of_the_files_estimates_the_events_of_all(tmp_path: Path, packed: bool) -> None:
     """24 of 96 files, plain or compressed: within 3 % of the plan."""
     source, rows = uneven(tmp_path / "export", 96, packed=packed)
     found = estimate_plan([str(source)], OPTIONS)
@@ -45,7 +45,7 @@ def test_a_sample_of_the_files_tells_the_events_of_all(tmp_path: Path, packed: b
     assert found.events == pytest.approx(rows, rel=0.03)
 
 
-def test_the_first_blocks_of_a_large_file_tell_the_rest(tmp_path: Path) -> None:
+def test_the_first_blocks_of_a_large_file_estimate_the_rest(tmp_path: Path) -> None:
     """In one file of several blocks two are read; the requests are as large as those of an apply."""
     source = tmp_path / "wide.jsonl"
     rows = (row(number) | {"text": "x" * (800 + number % 400)} for number in range(12_000))
@@ -118,7 +118,7 @@ def test_the_command_writes_nothing(call: Any, tmp_path: Path, monkeypatch: pyte
         (["empty.jsonl", "--estimate"], 4, "no row of the sample became an event"),
     ],
 )
-def test_what_cannot_be_estimated_is_said(
+def test_what_cannot_be_estimated_is_named(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, said: str
 ) -> None:
     """With what to do about it."""

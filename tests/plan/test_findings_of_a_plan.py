@@ -30,7 +30,7 @@ def planted(directory: Path, *, faults: bool) -> Path:
     return directory
 
 
-def test_each_planted_fault_is_named_and_a_clean_twin_has_none(call: Any, tmp_path: Path) -> None:
+def test_each_planted_fault_is_named_and_nothing_in_a_clean_twin(call: Any, tmp_path: Path) -> None:
     """Each has level, count and examples in JSON, and for people what to do about it; one gap is one check."""
     words = generic()
     clean = planted(tmp_path / "clean", faults=False)

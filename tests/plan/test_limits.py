@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.tiny_tool import DAY, THEN, make_plan, planned, row, write
 
 
-def test_a_limit_reads_exactly_so_many_rows_and_sends_what_it_read(tmp_path: Path) -> None:
+def test_a_limit_reads_exactly_its_number_of_rows_and_sends_them(tmp_path: Path) -> None:
     """Across parts, and in the middle of one; an apply stops at the same row. No worker reads a block beyond it."""
     files = [[row(key=f"{file}{number}", number=number) for number in range(5)] for file in "ab"]
     limits = {0: [0, 0], 1: [1, 0], 5: [5, 0], 7: [5, 2], 10: [5, 5], 99: [5, 5]}

@@ -95,7 +95,7 @@ def test_a_plan_that_was_edited_is_refused(tmp_path: Path) -> None:
         assert caught.value.exit_code == 4
 
 
-def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
+def test_anything_but_a_plan_is_refused(tmp_path: Path) -> None:
     """Half a file and anything else under that name are damaged; another format is named whatever else the file has; a
     directory without a plan says how to make one."""
     with pytest.raises(UsageError, match=r"contains no plan\.json") as caught:
@@ -114,7 +114,7 @@ def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
         assert refused.value.hint.startswith(hint)
 
 
-def test_a_plan_of_another_version_beside_a_new_one_is_not_passed_over(tmp_path: Path) -> None:
+def test_a_neighbouring_plan_of_another_version_is_not_ignored(tmp_path: Path) -> None:
     """It was sent to the same target, and its merges must be neither repeated nor contradicted."""
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "ledger.sqlite").touch()

@@ -147,7 +147,7 @@ def test_a_working_copy_that_was_damaged_is_brought_again(url: str) -> None:
     assert (folder / "cells.jsonl").stat().st_ino == untouched
 
 
-def test_a_url_that_is_no_place_of_a_plan_says_why(bucket: Bucket) -> None:
+def test_a_url_that_cannot_have_a_plan_says_why(bucket: Bucket) -> None:
     """No message repeats what may be a credential."""
     for url, message in (
         ("s3://user:secret@BUCKET/june", "contains a user, a password"),
@@ -212,7 +212,7 @@ def test_events_of_a_plan_are_discarded_in_the_bucket_and_in_every_copy(
     assert not other.facts.exists()
 
 
-def test_a_plan_that_is_published_again_is_no_discarded_one(url: str, tmp_path: Path) -> None:
+def test_a_plan_that_is_published_again_is_no_longer_discarded(url: str, tmp_path: Path) -> None:
     """Another machine made the same plan again, with the same digest; an older copy gets its events."""
     copy = open_plan(url)[1]
     pipeline.discard_plan(url, DiscardOptions(unsent=True))

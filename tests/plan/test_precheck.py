@@ -43,7 +43,7 @@ def plan(place: Path, source: Path, *asked: str, **named: str) -> int:
     ("setting", "column", "meant"),
     [("timestamp", "at", "did you mean 'At'?"), ("distinct_id", "usr", "did you mean 'user'?"), ("event", "9", "zip")],
 )
-def test_a_column_that_no_row_has_is_told_at_once(
+def test_a_column_that_no_row_has_is_reported_at_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, setting: str, column: str, meant: str
 ) -> None:
     """Exit 2 and two lines: the file, the setting, and the name that was probably meant."""
@@ -80,7 +80,7 @@ def test_every_part_needs_its_event_its_person_and_its_time(tmp_path: Path, capf
     assert "no row of the export has the column 'id', which --set uuid names" in capfd.readouterr().err
 
 
-def test_fixed_texts_and_blank_columns_are_no_mistake(tmp_path: Path) -> None:
+def test_constants_and_blank_columns_are_not_mistakes(tmp_path: Path) -> None:
     """A constant names no column, and a column whose every value is blank exists: its rows say what they lack."""
     rows = [ROW | {"id": ""}, ROW | {"id": "", "user": "u-2"}]
     assert plan(tmp_path, write(tmp_path / "rows.csv", rows), event="=Seen", uuid="id") == 0

@@ -214,7 +214,7 @@ def test_ctrl_c_leaves_the_older_plan(tmp_path: Path) -> None:
     assert contents(tmp_path / "plan") == before
 
 
-def test_ctrl_c_is_heard_while_a_huge_file_is_digested(tmp_path: Path) -> None:
+def test_ctrl_c_works_while_a_huge_file_is_digested(tmp_path: Path) -> None:
     """Background work ends soon, too: there is no wait for 64 GiB of which five rows were asked for."""
     source = tmp_path / "huge.csv"
     line = "Seen,u-1,2024-03-01T12:00:00Z,," + "x" * 500 + "\n"
@@ -232,7 +232,7 @@ def test_ctrl_c_is_heard_while_a_huge_file_is_digested(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["grown", "touched", "gone"])
-def test_a_file_that_changes_while_it_is_read_is_no_plan(tmp_path: Path, change: str) -> None:
+def test_a_file_that_changes_while_it_is_read_makes_no_plan(tmp_path: Path, change: str) -> None:
     """The file that was walked and the one that is digested must be the same, or rows could be missed silently."""
     source = sorted(export(tmp_path / "export", 3).iterdir())[0]
     size = source.stat().st_size

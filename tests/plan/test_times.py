@@ -176,7 +176,7 @@ def test_rows_with_nan_name_the_setting_that_reads_them(tmp_path: Path) -> None:
     assert plan_export(tmp_path / "a.jsonl", tmp_path / "q", PlanOptions(mapping="generic", settings=asked)).gates == []
 
 
-def test_a_doubtful_hour_is_told_as_the_clock_showed_it() -> None:
+def test_a_doubtful_hour_is_shown_as_on_the_clock() -> None:
     """The message has a date and a time, not a count of microseconds."""
     shop = mapper("time: {from: /at, unit: s, zone: project}\n", HEAD, zones=(("Europe/Berlin", ""),))
     made = shop.map_row(record('{"name": "Seen", "user": "u", "at": 1635647400}'))

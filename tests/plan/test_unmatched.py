@@ -72,7 +72,7 @@ def gate_of(plan: Plan) -> Finding:
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
-def test_a_misspelt_column_is_told_with_the_one_that_was_meant(tmp_path: Path, form: str) -> None:
+def test_a_misspelt_column_is_reported_with_the_one_that_was_meant(tmp_path: Path, form: str) -> None:
     """Wherever a mapping names it: in tables of names, values, conditions, below an object, for persons and groups.
     Correct names are not reported, and the plan is ready."""
     source = written(tmp_path, form, rows(context={"page": {"url": "/a", "referrer": "/b"}}))
@@ -185,7 +185,7 @@ def test_what_an_operator_names_is_looked_at_in_a_shipped_mapping(tmp_path: Path
     assert "'compny'" in gate_of(planned(tmp_path, SAMPLES / "mixpanel", "mixpanel", **asked)).detail
 
 
-def test_what_is_there_is_no_wrong_reference(tmp_path: Path) -> None:
+def test_existing_columns_are_not_reported(tmp_path: Path) -> None:
     """The form of a time, whatever characters it has; a table names its columns, so one without any value exists."""
     source = written(tmp_path, "csv", [{**row, "at": "02.01.2023 03:04", "coupon": None} for row in rows()])
     clock = 'time: {from: /at, unit: format, format: "%d.%m.%Y %H:%M"}'

@@ -150,7 +150,7 @@ def test_months_are_judged_in_order_each_by_itself() -> None:
     assert not judge_zone(counts, (("Europe/Berlin", ""),)).proved
 
 
-def test_a_zone_that_held_for_some_days_only_is_one_of_its_month() -> None:
+def test_a_zone_that_applied_for_some_days_counts_for_its_month() -> None:
     """Each day is compared with the zone that applied on it."""
     zones = (("UTC", ""), ("Asia/Kolkata", "2021-07-10"), ("UTC", "2021-07-20"))
     (month,) = judge_zone(Counter({(JULY_2021 + 12, 19_800): 5, (JULY_2021 + 25, 0): 4}), zones).months

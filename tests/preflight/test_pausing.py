@@ -104,9 +104,7 @@ def killed_at_a_step(ask: Asking, here: Any, tmp_path: Path, phase: str, nth: in
     assert here("status", directory, "--json").json["paused_functions"] == []
 
 
-def test_a_function_that_somebody_changed_meanwhile_is_left_alone_and_named(
-    ask: Asking, here: Any, tmp_path: Path
-) -> None:
+def test_a_function_that_changed_meanwhile_is_left_alone_and_named(ask: Asking, here: Any, tmp_path: Path) -> None:
     """A function that was edited while it was off stays off; one that was deleted, or turned on, is no longer
     recorded."""
     directory = planned(tmp_path, EVENTS)

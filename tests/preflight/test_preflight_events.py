@@ -165,7 +165,7 @@ def test_a_query_that_is_refused_switches_off_its_own_check_alone(ask: Asking, t
     assert [found[name][0] for name in ("already_there", "same_events", "other_versions")] == ["stop", "ok", "unknown"]
 
 
-def test_counts_that_are_gone_are_no_plan_without_events(ask: Asking, tmp_path: Path) -> None:
+def test_lost_counts_do_not_pass_for_a_plan_without_events(ask: Asking, tmp_path: Path) -> None:
     """The counts by name and day decide what is asked for, so they are checked when they are read."""
     plan, directory = open_plan(planned(tmp_path, 60))
     with Target(PreflightRequest(ask.service.url, Secret(A), Secret(ALL)), plan, directory) as target:

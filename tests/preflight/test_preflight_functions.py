@@ -90,7 +90,7 @@ def test_functions_that_would_fire_are_named(
     assert made["id"] in detail
 
 
-def test_transformations_are_told_apart(ask: Asking, thirty: Path) -> None:
+def test_transformations_are_distinguished(ask: Asking, thirty: Path) -> None:
     """They change or drop what is imported: a warning; GeoIP as in its template does not change imported events."""
     ask.made(**function(type="transformation", name="Scrub", filters=on("Step 1")))
     ask.made(template_id="template-geoip", name="As made", enabled=True)
@@ -122,7 +122,7 @@ def test_functions_are_judged_without_a_plan_and_beyond_a_page(ask: Asking, thir
     assert "'F0'" in found[0][2]
 
 
-def test_a_function_that_somebody_changes_meanwhile_is_judged_as_it_is_now(thirty: Path) -> None:
+def test_a_function_that_changes_meanwhile_is_judged_as_it_is_now(thirty: Path) -> None:
     """Between the list and the record it was turned off, changed or deleted: it is named, and no stop remains."""
     ids = ["01900000-0000-0000-0000-00000000000" + digit for digit in "123"]
     listed = [function(id=id, name=f"N{id[-1]}", updated_at="2026-01-01T00:00:00Z") for id in ids]

@@ -63,7 +63,7 @@ def test_a_host_that_does_not_speak_is_a_stop(ask: Asking) -> None:
     assert "TLS" in detail
 
 
-def test_a_certificate_that_nobody_vouches_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_untrusted_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop for capture and for management, and no key is sent; trusted by --ca-file or SSL_CERT_FILE it is ok."""
     authority = Authority(tmp_path)
     with serving_tls(lambda asked: Reply(400, b"request holds no event"), authority) as server:

@@ -57,7 +57,7 @@ def test_the_command_stops_at_a_bad_key(ask: Asking, tmp_path: Path, capsys: pyt
     assert ask.service.count() == 0
 
 
-def test_a_capture_key_is_told_whose_it_is(ask: Asking) -> None:
+def test_a_capture_key_is_shown_with_its_project(ask: Asking) -> None:
     """Of no project or of another one, as the project's own key proves; it says which of two projects is meant, and
     whether it exists."""
     found = look(ask.service.url, key="phc_test_nobody", project="1")["capture_key_project"]

@@ -60,7 +60,7 @@ def test_values_of_live_persons_are_counted_by_policy(
     assert "the earlier values of 3 of 20 profiles" in (directory / "undo-list/README.txt").read_text()
 
 
-def test_merges_and_values_of_live_persons_are_told(ask: Asking, tmp_path: Path) -> None:
+def test_merges_and_values_of_live_persons_are_reported(ask: Asking, tmp_path: Path) -> None:
     """One merge would add history to a person with live events, one would be refused; the service copies some
     properties of events to their persons, whatever the time of the event."""
     rows = [

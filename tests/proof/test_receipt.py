@@ -163,7 +163,7 @@ def test_a_changed_signed_receipt_fails_whatever_was_changed(plan: Path, tmp_pat
     assert failed(receipt) == {"file", "signature"}
 
 
-def test_what_was_done_since_is_no_change_of_a_receipt(tmp_path: Path) -> None:
+def test_later_runs_do_not_invalidate_a_receipt(tmp_path: Path) -> None:
     """A run with nothing to send, a rehearsal and another verification."""
     one = sent_rows(tmp_path, 40)
     one.verify()

@@ -298,7 +298,7 @@ def test_a_ledger_that_makes_no_sense_fails_its_check(plan: Path, sql: str) -> N
 @pytest.mark.parametrize(
     "content", [b"\xff", b"[]", b'{"plan": ' * 2_000, b'{"a": 123456789012345678901234567890}', b""]
 )
-def test_what_is_no_receipt_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_receipt_is_named(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "receipt.json"
     file.write_bytes(content)
     with pytest.raises(UsageError, match="is not a receipt"):
@@ -309,7 +309,7 @@ def test_what_is_no_receipt_is_said_to_be_none(tmp_path: Path, content: bytes) -
         check_receipt(file)
 
 
-def test_deep_and_large_values_are_no_crash(plan: Path) -> None:
+def test_deep_and_large_values_do_not_crash(plan: Path) -> None:
     """In the options, where any JSON is read."""
     file = plan / "receipt.json"
     for value in ("[" * 900 + "]" * 900, "1" * 400, "1e400", '{"a":' * 500 + "1" + "}" * 500):

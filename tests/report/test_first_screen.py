@@ -128,7 +128,7 @@ def test_no_event_is_missing_in_a_picture_or_its_table(counts: dict[int, int]) -
     assert all(0 <= label.lane < found.lanes and 0 <= place(label.at) <= 100 for label in found.labels)
 
 
-def test_names_that_differ_in_case_or_spaces_stand_together(tmp_path: Path) -> None:
+def test_names_that_differ_in_case_or_spaces_are_neighbours(tmp_path: Path) -> None:
     """`Purchase` and `purchase` are neighbours and marked, whatever is between them by count."""
     names = {"Purchase": 30, "Search": 20, "log in": 12, "purchase": 5, "Log_In": 1}
     cells = [(name, "2022-01-01", "mapped", count) for name, count in names.items()]
@@ -137,7 +137,7 @@ def test_names_that_differ_in_case_or_spaces_stand_together(tmp_path: Path) -> N
     assert [one.name for one in shown if not one.variant] == ["Search"]
 
 
-def test_checks_stand_worst_first_and_the_weightiest_are_open(tmp_path: Path) -> None:
+def test_checks_are_worst_first_and_the_most_serious_are_open(tmp_path: Path) -> None:
     """What stops the plan comes first, with a remedy to paste; two are open, and of eight the lines after the sixth are
     folded together."""
     gates = [Finding("other", "warning", "a"), Finding("max_rejects", "stop", "b")]

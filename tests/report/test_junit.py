@@ -88,7 +88,7 @@ def test_the_file_is_valid_by_the_schema_of_jenkins(stopped: Path, warned: Path)
 @settings(max_examples=40)
 @given(text=st.text())
 @example(text="=a\ufffe\x00")
-def test_a_text_of_an_export_breaks_no_file(text: str) -> None:
+def test_a_string_of_an_export_breaks_no_file(text: str) -> None:
     """Whatever characters a name has, the XML is legal."""
     shown = printable(text, 200)
     (case,) = ET.fromstring(junit(small_plan(), {"checks": [Case(shown, "stop", (shown, shown))]})).iter("testcase")

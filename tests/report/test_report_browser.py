@@ -214,7 +214,7 @@ def test_two_plans_compared_are_a_page_for_everybody(
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_names_of_strangers_stay_text_in_every_place(pages: dict[str, Path], tab: Tab, kind: str) -> None:
+def test_hostile_names_stay_text_in_every_place(pages: dict[str, Path], tab: Tab, kind: str) -> None:
     """They add no element and run nothing; each is in an element of its own direction; emoji stay whole. No page is
     wider than the window, on a telephone too, with every fold open; wide tables scroll inside of themselves."""
     plain = opened(tab, pages["plain"]).run(TAGS)

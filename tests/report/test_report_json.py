@@ -38,7 +38,7 @@ def test_a_report_keeps_what_an_earlier_one_of_the_plan_says(tmp_path: Path) -> 
         build_report(directory, small_plan())
 
 
-def test_months_are_bounded_and_stand_in_their_places(tmp_path: Path) -> None:
+def test_months_are_bounded_and_in_order(tmp_path: Path) -> None:
     """Of 130 event names, 100 have months of their own and the others are added up; a year adds up its months."""
     names = {f"event {number:03d}": 200 - number for number in range(130)}
     cells = [(name, "2021-05-01", "mapped", count) for name, count in sorted(names.items())]

@@ -126,7 +126,7 @@ def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
     assert "5 events are there that this plan did not send." in verification
 
 
-def test_the_terminal_tells_copies_from_duplicates_and_a_dry_run_from_a_run() -> None:
+def test_the_terminal_distinguishes_copies_from_duplicates_and_a_dry_run_from_a_run() -> None:
     """A copy that collapses is in a sentence, a duplicate in a row; a dry run has nothing called sent, accepted or
     balanced."""
     result = Verification(cells=CellCounts(match=3), events=FoundCounts(9, 9, copies=7), proved=True)
@@ -167,7 +167,7 @@ def test_the_page_ends_with_what_is_approved(tmp_path: Path, target: str, verdic
     assert [line in signed for line in approved] == [verdict == "ready"] * len(approved)
 
 
-def test_chapters_stand_by_their_weight(tmp_path: Path) -> None:
+def test_chapters_are_in_order_of_importance(tmp_path: Path) -> None:
     """Each has a number and its size; what cannot be undone or is left out comes first."""
     page = page_of(tmp_path, small_plan())
     found = re.findall(r"<summary><h2>(\d+)\. (.*?) <span class=\"count\">(.*?)</span>", page)

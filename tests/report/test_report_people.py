@@ -114,7 +114,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     return planned(tmp_path_factory.mktemp("everything"), EVERYTHING)
 
 
-def test_every_merge_is_told_with_its_reason_its_count_and_its_row(everything: Seen) -> None:
+def test_every_merge_is_shown_with_its_reason_its_count_and_its_row(everything: Seen) -> None:
     """Page, terminal and report.json have the number to approve and every decision in words, never only a code; the
     numbers add up to all pairs."""
     merges = everything.plan.events.phases["identities"]
@@ -184,7 +184,7 @@ KINDS = st.tuples(st.sampled_from(["merge", "refused"]), st.sampled_from(["state
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(KINDS, st.integers(1, 4)), max_size=30), st.integers(1, 7), st.integers(1, 4))
-def test_a_sample_holds_of_each_reason_the_pairs_of_most_rows(
+def test_a_sample_has_the_pairs_with_most_rows_of_each_reason(
     pairs: list[tuple[tuple[str, str], int]], at_once: int, most: int
 ) -> None:
     """However the table is cut into groups of rows, the sample is what sorting the whole table gives."""
@@ -204,7 +204,7 @@ def test_a_sample_holds_of_each_reason_the_pairs_of_most_rows(
     assert found == [f"d-{place}" for place in expected]
 
 
-def test_a_damaged_table_of_pairs_is_told_as_an_unsafe_plan(tmp_path: Path) -> None:
+def test_a_damaged_table_of_pairs_is_an_unsafe_plan(tmp_path: Path) -> None:
     """An identities.parquet with other columns, or one that is cut, stops the report with exit code 4."""
     seen = planned(tmp_path, SHARED)
     table = pq.read_table(seen.directory.pairs)
@@ -215,7 +215,7 @@ def test_a_damaged_table_of_pairs_is_told_as_an_unsafe_plan(tmp_path: Path) -> N
         seen.directory.pairs.write_bytes(seen.directory.pairs.read_bytes()[:-9])
 
 
-def test_groups_stand_in_their_order_and_the_sixth_is_not_sent(everything: Seen, tmp_path: Path) -> None:
+def test_groups_are_in_their_order_and_the_sixth_is_not_sent(everything: Seen, tmp_path: Path) -> None:
     """By rows, then by name, as the service numbers them; chosen types come first, and groups of the others are counted
     with the reason."""
     names = ["company", "office", "planet", "project", "region", "team"]
@@ -242,7 +242,7 @@ def test_groups_stand_in_their_order_and_the_sixth_is_not_sent(everything: Seen,
         ("prefix=\u202eold_", "written as $set under names that start with \\u202eold_, next to the existing values"),
     ],
 )
-def test_the_policy_is_told_in_words(tmp_path: Path, policy: str, words: str) -> None:
+def test_the_policy_is_shown_in_words(tmp_path: Path, policy: str, words: str) -> None:
     """The page says what happens to live profiles, and how many are updated."""
     seen = planned(tmp_path, STRANGERS, profile_policy=policy)
     for said in (seen.text("Profile updates"), " ".join(seen.terminal().split())):
@@ -251,7 +251,7 @@ def test_the_policy_is_told_in_words(tmp_path: Path, policy: str, words: str) ->
         assert words in said
 
 
-def test_what_there_is_nothing_of_is_said_in_one_line(tmp_path: Path) -> None:
+def test_what_is_missing_is_one_line(tmp_path: Path) -> None:
     """Without profiles merges are shown as usual; without anything about people there is no heading and no empty
     table."""
     seen = planned(tmp_path, STRANGERS, person_properties="none")

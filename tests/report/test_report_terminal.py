@@ -200,7 +200,7 @@ def answered(answer: Any) -> str:
     return printed(show_answer, "Metrics of x", answer)
 
 
-def test_answers_are_shown_or_plainly_none() -> None:
+def test_answers_are_shown_and_empty_ones_say_so() -> None:
     """There is no table without a number in it; a run shows its log line by line after its other fields, a log of
     another form is a field: nothing is left out."""
     for answer in ({"labels": ["2023-01-01"], "series": []}, {"labels": [], "series": []}, {"totals": {}}, []):

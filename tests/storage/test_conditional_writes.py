@@ -89,7 +89,7 @@ def test_errors_are_of_the_same_kinds_for_each_library(error: Exception, kind: t
         assert str(raised).endswith(": 's3://b/key'")
 
 
-def test_a_full_disk_is_no_error_of_the_store(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_full_disk_is_not_an_error_of_the_store(bucket: Bucket, tmp_path: Path) -> None:
     """A failure on this machine while an object is copied keeps its kind and its path."""
     url = bucket.put("a", b"x" * 10_000)
     with file_size_limit(100), pytest.raises(OSError, match="File too large") as raised:

@@ -34,7 +34,7 @@ def started(folder: Path, path: Path, *asked: str) -> tuple[str, str]:
     return (folder / "new.yaml").read_text("utf-8"), made.stderr
 
 
-def test_a_draft_has_what_was_said_of_the_files(tmp_path: Path) -> None:
+def test_a_draft_has_the_settings_of_the_files(tmp_path: Path) -> None:
     """A plan with it needs no --set, and the command to plan repeats only what a mapping cannot say."""
     path = tmp_path / "events.copy"
     rows = [f"{n}\tu-{n % 7}\tsignup\t2023-05-0{1 + n % 9} 10:00:00+00\ta\\tb\n" for n in range(30)]

@@ -118,7 +118,7 @@ def test_amounts_are_numbers_when_they_can_be(tmp_path: Path) -> None:
     assert (found["Betrag"], found["Version"]) == (1234.51, "1,5")
 
 
-def test_nothing_of_a_row_is_lost_beside_opened_properties(tmp_path: Path) -> None:
+def test_nothing_of_a_row_with_opened_properties_is_lost(tmp_path: Path) -> None:
     """Columns that a section refers to are set again, under the names of other columns; a list of keys and values is
     opened, numbers as numbers."""
     row = {
@@ -163,7 +163,7 @@ def test_an_id_of_a_third_of_the_rows_is_asked_for(tmp_path: Path) -> None:
     assert (draft.files.integers, draft.distinct_id.junk) == (("user_id",), ("777",))  # as the id is read
 
 
-def test_a_column_that_stands_in_for_ids_is_an_option(tmp_path: Path) -> None:
+def test_a_column_that_replaces_placeholder_ids_is_an_option(tmp_path: Path) -> None:
     """Placeholders count as missing; what such rows have instead is proposed, and a person chooses."""
     rows = [
         {"msec": f"{T + row}.5", "cookie_uid": f"c-{row % 20}" if row % 3 else "-", "remote_addr": f"192.0.2.{row % 9}"}
@@ -201,7 +201,7 @@ def test_rows_without_the_column_that_a_person_chose_are_asked_about(tmp_path: P
     assert [one["event"] for one in events_of(draft, path)[:3]] == ["Other", "Seen", "Seen"]
 
 
-def test_yes_and_no_are_no_names_of_events(tmp_path: Path) -> None:
+def test_yes_and_no_are_not_event_names(tmp_path: Path) -> None:
     """Nor is a kind that all rows have; a name of their own is preferred to the kind that some events share."""
     rows = [{"event": "true" if row % 2 else "false", "type": "row", "time": T, "user_id": "u"} for row in range(40)]
     assert [choice.name for choice in drafted(log(tmp_path, rows)).choices] == ["event"]

@@ -178,7 +178,7 @@ def test_times_with_offsets_are_shown_in_utc(tmp_path: Path) -> None:
     assert (found.first, found.last, found.unread_times) == ("2021-02-28T23:00:00Z", "2021-02-28T23:00:00Z", 1)
 
 
-def test_the_unit_of_a_time_is_told_by_its_values() -> None:
+def test_the_unit_of_a_time_follows_from_its_values() -> None:
     """Numbers of the size of this century's times are times, in the unit that makes them so."""
     units: dict[str, list[Any]] = {
         "s": [1_600_000_000, 1_600_000_000.25, "1600000000"], "ms": [1_600_000_000_000], "us": [1_600_000_000_000_000],
@@ -271,7 +271,7 @@ def test_the_json_of_a_survey_reads_back(tmp_path: Path) -> None:
 
 
 @given(st.text())
-def test_a_text_has_one_kind_however_it_is_held(text: str) -> None:
+def test_a_string_has_one_kind_however_it_is_stored(text: str) -> None:
     """JSON and a plain string of one spelling are of one kind."""
     text = text.encode("utf-8", "ignore").decode()
     assert kind_of(Raw(json.dumps(text).encode())) == kind_of_text(text)
@@ -300,14 +300,14 @@ def test_every_value_is_counted_once(rows: list[dict[str, Any]]) -> None:
 
 @given(st.text(), st.integers(1, 60))
 @example("\u202e\u2028\x9b\x1b", 60)
-def test_printable_text_is_short_and_drives_nothing(text: str, limit: int) -> None:
+def test_printable_text_is_short_and_has_no_control_characters(text: str, limit: int) -> None:
     """Any string is cut to a limit of characters, each of them printable."""
     shown = printable(text, limit)
     assert len(shown) <= limit
     assert not any(one in shown for one in "\x00\x1b\n\r\u202e\u2028\x9b")
 
 
-def test_a_field_that_is_named_for_times_may_hold_some_that_are_none(tmp_path: Path) -> None:
+def test_a_field_that_is_named_for_times_may_have_other_values(tmp_path: Path) -> None:
     """Joined files repeat their header, and some times are cut; the others are still times."""
     times = ["2021-01-01T00:00:00Z"] * 10 + ["timestamp", "timestamp", "2021-01", "soon"]
     rows = [f"a,u-{number},{time}" for number, time in enumerate(times)]

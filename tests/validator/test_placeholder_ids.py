@@ -21,7 +21,7 @@ OBJECTS = ['{"a":1}', "{}", "[]", '["u-1"]', " [1]", '{"a":{"b":[1]}}', "\n{}"]
     + [quote + word + quote for quote in ("", '"') for word in AS_WRITTEN]
     + [*BLANK, *DEVICES, *OBJECTS],
 )
-def test_what_names_nobody_is_junk(text: str) -> None:
+def test_placeholders_are_junk(text: str) -> None:
     """Words that the service refuses, in any case or as written, quoted or not; blank strings of any length and the nil
     UUID; such a word after Mixpanel's prefix for a device; a whole user object as an id."""
     assert is_placeholder(text)

@@ -265,7 +265,7 @@ def refusing(name: str, refuses: Any) -> Any:
 
 @settings(max_examples=30, deadline=None)
 @given(st.data())
-def test_a_rule_that_is_added_holds_on_every_row(data: st.DataObject) -> None:
+def test_a_rule_that_is_added_applies_to_every_row(data: st.DataObject) -> None:
     """Wherever it is among the rules and whatever rows came before, a new rule is applied to each row."""
     drafts = data.draw(st.lists(st.one_of(GOOD, DRAFTS), min_size=1, max_size=10))
     chosen = rules()
@@ -280,7 +280,7 @@ def test_a_rule_that_is_added_holds_on_every_row(data: st.DataObject) -> None:
     assert made.mapped == len(drafts) - len(expected)
 
 
-def test_a_rule_that_is_added_holds_for_people_and_groups() -> None:
+def test_a_rule_that_is_added_applies_to_people_and_groups() -> None:
     """The same rules apply to what a row says of a person or a group as to an event."""
     updates = [PersonUpdate("u-2", THEN, None), GroupUpdate("team", "t", THEN, {})]
     assert [check_update(one, rules()) for one in updates] == [None, None]
@@ -291,7 +291,7 @@ def test_a_rule_that_is_added_holds_for_people_and_groups() -> None:
 
 
 @pytest.mark.parametrize("members", [False, True])
-def test_rules_that_are_added_hold_for_rows_read_in_c(members: bool) -> None:
+def test_rules_that_are_added_apply_to_rows_read_in_c(members: bool) -> None:
     """Also if a usual row of the same name came first, which takes the fast path; a name about which a rule warns does
     not take it."""
     options = SealedOptions(as_of=AS_OF, zones=(("UTC", ""),))
@@ -323,7 +323,7 @@ def test_what_a_rule_declares_of_usual_rows_is_true(one: UnvalidatedEvent, allow
         assert check(one, chosen) is None
 
 
-def test_a_reject_says_where_the_row_lies_and_what_it_said(tmp_path: Path) -> None:
+def test_a_reject_has_the_place_and_the_content_of_its_row(tmp_path: Path) -> None:
     """File, row from 1, byte offset, stage, code, a sentence, and the row itself."""
     first = tiny.row(key="k-1")
     path = tiny.write(tmp_path / "a.jsonl", [first, tiny.row(id="", key="k-2")])

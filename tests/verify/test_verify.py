@@ -49,7 +49,7 @@ def test_what_was_applied_is_proved(tmp_path: Path, zone: str) -> None:
     assert in_ledger(one.directory, "select count(*) from runs") == [(1,)]
 
 
-def test_copies_that_collapse_are_no_difference(tmp_path: Path) -> None:
+def test_copies_that_collapse_are_not_differences(tmp_path: Path) -> None:
     """Batches whose answer was lost are stored twice; they are counted, and verify still succeeds."""
     directory, room = planned(tmp_path, 60, batch=10), empty()
     lost: set[bytes] = set()
@@ -84,7 +84,7 @@ def test_copies_of_another_plan_are_not_called_requests_that_were_sent_again(tmp
     assert not any(cause in said for cause in ("lost", "again", "answer"))
 
 
-def test_a_request_that_never_left_is_no_lost_answer(tmp_path: Path) -> None:
+def test_a_request_that_never_left_is_not_a_lost_answer(tmp_path: Path) -> None:
     """The first run finds no server at the address: nothing was sent twice, and `status` shows the failures
     nevertheless."""
     directory, room = planned(tmp_path, 20, batch=10), empty()
@@ -99,7 +99,7 @@ def test_a_request_that_never_left_is_no_lost_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("status", "taken", "there"), [(400, False, 9), (0, True, 10), (0, False, 0)])
-def test_what_was_refused_or_is_in_doubt_is_no_difference(tmp_path: Path, status: int, taken: bool, there: int) -> None:
+def test_refused_events_and_doubts_are_not_differences(tmp_path: Path, status: int, taken: bool, there: int) -> None:
     """A refused event did not land, as the ledger says; a batch without an answer may have landed or not."""
     directory, room = planned(tmp_path, 10, files=1), empty()
 
@@ -155,7 +155,7 @@ def test_more_events_than_a_page_are_read_page_by_page(tmp_path: Path) -> None:
     assert len({one[0] for page in pages for one in page}) == 45_000
 
 
-def test_pages_of_any_size_hold_every_row_once(tmp_path: Path) -> None:
+def test_pages_of_any_size_have_every_row_once(tmp_path: Path) -> None:
     one = sent_rows(tmp_path, 40)
     one.change(COPY.format(uuid="uuid", event="'Twin'", time="timestamp", which=f"uuid < '{uuid(20)}'"))
     expected = one.landed()

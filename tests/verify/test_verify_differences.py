@@ -80,7 +80,7 @@ def test_each_altered_event_is_named_with_its_row(tmp_path: Path) -> None:
     assert (asdict(found.events), found.proved) == (before, False)
 
 
-def test_an_event_that_nobody_planned_is_of_others_or_extra(tmp_path: Path) -> None:
+def test_an_unplanned_event_is_of_others_or_extra(tmp_path: Path) -> None:
     """It is counted separately, and is not a difference; in a project that belongs to the plan it is one."""
     one = sent_rows(tmp_path, 20)
     one.change(COPY.format(uuid=f"'{STRANGER}'", event="event", time="timestamp", which=f"uuid = '{uuid(1)}'"))

@@ -28,7 +28,7 @@ def live(room: Room, number: int, **properties: Any) -> None:
 
 
 @pytest.mark.parametrize("asked", [{"name": "O'Brien's \"import\""}, {"name": "back\\slash"}, {"links": True}])
-def test_what_others_send_is_no_difference(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_events_of_others_are_not_differences(tmp_path: Path, asked: dict[str, Any]) -> None:
     """Live events on the same days, with the same names, with a mark that is another's or not a string: verify
     succeeds."""
     one = sent_rows(tmp_path, 60, **asked)
@@ -61,7 +61,7 @@ def test_others_with_the_mark_are_counted_by_name_and_day(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("marks", "others"), [({}, 50), ({"provenance": False}, 57), ({"name": "first"}, 0)], ids=["tool", "none", "named"]
 )
-def test_a_second_import_of_the_same_tool_is_no_difference(
+def test_a_second_import_of_the_same_tool_is_not_a_difference(
     call: Any, tmp_path: Path, marks: dict[str, Any], others: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other events of the same days and names, sent by another plan, next to live ones and copies of ours: exit 0."""

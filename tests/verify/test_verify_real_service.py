@@ -81,7 +81,7 @@ def answering(room: Room, status: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("status", "why"), [(403, "lacks the scope group:read"), (404, "does not list the group typ")])
-def test_groups_that_cannot_be_compared_are_said_to_be_unknown(tmp_path: Path, status: int, why: str) -> None:
+def test_groups_that_cannot_be_compared_are_unknown(tmp_path: Path, status: int, why: str) -> None:
     """With the true cause; merges and profiles are compared nevertheless, also after an interruption."""
     one = sent(planned_in_phases(tmp_path, 40))
     with answering(one.room, status) as url:
@@ -206,7 +206,7 @@ def test_every_query_is_one_that_the_real_service_runs(tmp_path: Path, ask: Any)
 
 @settings(max_examples=300)
 @given(st.lists(st.text(st.characters(exclude_characters="\\", exclude_categories=["Cs"])), min_size=1, max_size=3))
-def test_any_text_is_read_as_it_is(texts: list[str]) -> None:
+def test_any_string_is_read_as_it_is(texts: list[str]) -> None:
     """Quotes, braces, line ends and everything else in an id stay inside the strings of a list."""
     where = tree_of(f"select key from groups where index = 0 and key in ({quoted(texts)})")["where"]["exprs"][1]
     read = where["right"]["exprs"] if len(texts) > 1 else [where["right"]]

@@ -62,7 +62,7 @@ def test_what_is_missing_is_sent_again_and_nothing_else(tmp_path: Path) -> None:
     assert in_ledger(one.directory, "select count(*) from batches where state in ('begun', 'waiting')") == [(0,)]
 
 
-def test_what_was_settled_in_parts_is_mended_by_the_same_endpoint(tmp_path: Path) -> None:
+def test_what_was_settled_in_parts_is_repaired_by_the_same_endpoint(tmp_path: Path) -> None:
     """In batches of the per-event endpoint what was stored before comes back, and nothing else."""
     directory = planned(tmp_path, 40, batch=20, dialect="posthog")
     faults = ("verdict:retry,one-in=3,retry-after=0", "verdict:drop,event=Step 1,rounds=9")
@@ -133,7 +133,7 @@ def test_the_number_is_asked_for_away_from_this_machine(monkeypatch: Any, typed:
         common.ask_number(15, "send them again")
 
 
-def test_the_command_tells_what_it_sent_and_what_to_do(call: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_the_command_shows_what_it_sent_and_what_to_do(call: Any, tmp_path: Path, monkeypatch: Any) -> None:
     """`verify` names the command, `--repair` says what it sent, and a second one that nothing was missing."""
     one = sent_rows(tmp_path, 20)
     one.lose(7, 8)
