@@ -129,7 +129,7 @@ def service() -> Iterator[LocalService]:
         yield started
 
 
-def told(name: str) -> list[dict[str, Any]]:
+def lines_of(name: str) -> list[dict[str, Any]]:
     """The lines of a golden file."""
     return [json.loads(line) for line in people.path_of(name).read_text("utf-8").splitlines()]
 
@@ -144,7 +144,7 @@ def test_a_samples_people_are_those_of_its_golden_file(name: str, service: Local
     project = people.NAMES.index(name) + 1
     assert service.warnings(project) == []
     with httpx.Client(base_url=service.url, timeout=30, **PLAIN) as browser:
-        for person in told(name) if name in ("mixpanel-people", "segment") else ():
+        for person in lines_of(name) if name in ("mixpanel-people", "segment") else ():
             for one in person.get("ids", ()):
                 shown = found(browser, project, one)
                 wanted = [*person["ids"], *person["properties"]]
@@ -165,7 +165,7 @@ def found(browser: httpx.Client, project: int, text: str) -> str:
 def test_people_are_the_same_from_the_archive_and_from_the_warehouse() -> None:
     """Every format of an export gives the same joined ids and the same properties of persons."""
     for forms in (("segment", "segment-warehouse"), ("rudderstack", "rudderstack-staging", "rudderstack-lake")):
-        persons = [{tuple(one["ids"]): one["properties"] for one in told(name) if "ids" in one} for name in forms]
+        persons = [{tuple(one["ids"]): one["properties"] for one in lines_of(name) if "ids" in one} for name in forms]
         for one in persons:
             one.pop(("user-0",), None)  # from before the archive: only the warehouse's `users` have it
         assert all(one == persons[0] for one in persons)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.commands import Printed, calling, in_process
 from tests.support.scripted_api import KEY, answering
-from tests.support.scripted_server import Answer, Asked, Said, scripted
+from tests.support.scripted_server import Answer, Asked, Canned, scripted
 
 ID = "01900000-0000-0000-0000-00000000000a"
 FUNCTION = {
@@ -46,13 +46,13 @@ def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return silent
 
 
-def always(said: Said) -> Answer:
+def always(said: Canned) -> Answer:
     return lambda call: said
 
 
-def asking(call: Any, said: Said | Answer, *words: object, stdin: str = "") -> tuple[Printed, list[Asked]]:
+def asking(call: Any, said: Canned | Answer, *words: object, stdin: str = "") -> tuple[Printed, list[Asked]]:
     """What a command prints, and what it asks, if the service answers with these replies."""
-    with answering(always(said) if isinstance(said, Said) else said) as service:
+    with answering(always(said) if isinstance(said, Canned) else said) as service:
         printed = call(*words, "--to", service.url, "--project", "7", stdin=stdin)
     return printed, service.asked
 
@@ -60,11 +60,11 @@ def asking(call: Any, said: Said | Answer, *words: object, stdin: str = "") -> t
 def test_a_person_sees_what_a_command_did(call: Any) -> None:
     """The result is a table or a line; tests/management/test_contract.py has what programs get from every operation."""
     for line, said in (
-        ("hog-functions create --name a", Said(201, FUNCTION)), ("hog-functions icons", Said(200)),
-        (f"hog-functions update {ID} --put --name a", Said(200, FUNCTION)), ("recordings list", Said(200, PAGE)),
-        ("recordings get r", Said(200, {"id": "r"})),
-        ("recordings update r --person {}", Said(200, {"id": "r"})), ("recordings delete r --yes", Said(204)),
-        ("recordings refresh-sharing r --yes", Said(200, {"enabled": True})),
+        ("hog-functions create --name a", Canned(201, FUNCTION)), ("hog-functions icons", Canned(200)),
+        (f"hog-functions update {ID} --put --name a", Canned(200, FUNCTION)), ("recordings list", Canned(200, PAGE)),
+        ("recordings get r", Canned(200, {"id": "r"})),
+        ("recordings update r --person {}", Canned(200, {"id": "r"})), ("recordings delete r --yes", Canned(204)),
+        ("recordings refresh-sharing r --yes", Canned(200, {"enabled": True})),
     ):  # fmt: skip
         printed, asked = asking(call, said, *line.split())
         assert (printed.code, printed.err, bool(printed.out.strip()), len(asked)) == (0, "", True, 1), line
@@ -72,13 +72,13 @@ def test_a_person_sees_what_a_command_did(call: Any) -> None:
 
 def test_the_project_is_given_or_the_only_one_of_the_key(call: Any) -> None:
     """Projects are listed without one; if there are several, the error lists them and nothing more is asked."""
-    with answering(always(Said(200, {"count": 1, "results": [{"id": 123456, "name": "Shop"}]}))) as service:
+    with answering(always(Canned(200, {"count": 1, "results": [{"id": 123456, "name": "Shop"}]}))) as service:
         printed = call("projects", "list", "--to", service.url)
     assert [one.path for one in service.asked] == ["/api/projects/"]
     assert (printed.out.split("\n")[1].split(), printed.code) == (["123456", "Shop"], 0)
     shop, test = {"id": 7, "name": "Shop"}, {"id": 8, "name": "Test"}
     for projects, code in (([shop], 0), ([shop, test], 2)):
-        answers = scripted(Said(200, {"results": projects}), Said(200, FUNCTION))
+        answers = scripted(Canned(200, {"results": projects}), Canned(200, FUNCTION))
         with answering(answers) as service:
             printed = call("hog-functions", "get", ID, "--to", service.url)
         assert printed.code == code
@@ -92,14 +92,16 @@ def test_the_project_is_given_or_the_only_one_of_the_key(call: Any) -> None:
 def test_filters_are_named_with_dashes_too(call: Any) -> None:
     """The contract's underscores work as well; comma lists may be given in parts."""
     words = ["--created-at", "2024-01-01", "--exclude-kind", "a,b", "--exclude_kind", "c"]
-    printed, asked = asking(call, Said(200, PAGE), "hog-functions", "list", *words)
+    printed, asked = asking(call, Canned(200, PAGE), "hog-functions", "list", *words)
     assert (printed.code, asked[0].query) == (0, {"created_at": "2024-01-01", "exclude_kind": "a,b,c"})
 
 
-def pages(call: Asked) -> Said:
+def pages(call: Asked) -> Canned:
     at = int(call.query.get("offset", 0))
     onward = f"http://{call.headers['host']}{call.path}?offset={at + 1}"
-    return Said(200, {"count": 3, "next": onward if at < 2 else None, "previous": None, "results": [{"id": f"f{at}"}]})
+    return Canned(
+        200, {"count": 3, "next": onward if at < 2 else None, "previous": None, "results": [{"id": f"f{at}"}]}
+    )
 
 
 @pytest.mark.parametrize("command", ["hog-functions", "recordings", "projects"])
@@ -116,7 +118,7 @@ def test_one_page_or_every_page(call: Any, command: str) -> None:
     assert whole.json == {"count": 3, "next": None, "previous": None, "results": [{"id": f"f{n}"} for n in range(3)]}
     assert shown.out.strip().endswith("1 of 3; every one: --all")
     assert ("f2" in everything.out, "--all" in everything.out) == (True, False)
-    with answering(always(Said(200, {"count": 0, "results": []}))) as service:
+    with answering(always(Canned(200, {"count": 0, "results": []}))) as service:
         assert call(*words[:2], "--to", service.url, *words[4:]).out == "None.\n"
 
 
@@ -125,17 +127,17 @@ def test_what_is_shown_is_inert_exact_and_without_secrets(call: Any) -> None:
     --json prints everything as the service sent it."""
     shared = {"enabled": True, "access_token": "swordfish", "created_at": "2024-01-01T00:00:00Z"}
     for words, answer in ((["hog-functions", "get", ID], FUNCTION), (["recordings", "sharing", "r"], shared)):
-        table, program = (asking(call, Said(200, answer), *words, *more)[0] for more in ([], ["--json"]))
+        table, program = (asking(call, Canned(200, answer), *words, *more)[0] for more in ([], ["--json"]))
         assert "swordfish" not in table.out
         assert "***" in table.out
         assert program.json == answer
     get, wild = ("hog-functions", "get", ID), "\x1b]0;x\x07[red]a\u202eb"
     shown, failed = (
-        asking(call, said, *get)[0] for said in (Said(200, {"id": ID, "name": wild}), Said(400, {"detail": wild}))
+        asking(call, said, *get)[0] for said in (Canned(200, {"id": ID, "name": wild}), Canned(400, {"detail": wild}))
     )
     for text in (shown.out, failed.err):
         assert r"\x1b]0;x\x07[red]a\u202eb" in text
-    exact = Said(200, b'{"execution_order": 123456789012345678901234567890, "name": "\\ud800 \xc3\xbc"}')
+    exact = Canned(200, b'{"execution_order": 123456789012345678901234567890, "name": "\\ud800 \xc3\xbc"}')
     printed, _ = asking(call, exact, *get, "--json")
     assert printed.json == {"execution_order": 123456789012345678901234567890, "name": "\ud800 ü"}
     assert "ü" in printed.out
@@ -157,14 +159,14 @@ def test_what_is_shown_is_inert_exact_and_without_secrets(call: Any) -> None:
 )
 def test_answers_that_the_contract_leaves_open_are_shown(call: Any, command: str, answer: Any, shown: str) -> None:
     """Responses are shown as the service gives them (docs/know/service.md#hog-functions); an empty one is reported."""
-    said = Said(200) if answer is None else Said(200, answer)
+    said = Canned(200) if answer is None else Canned(200, answer)
     table, program = (asking(call, said, "hog-functions", command, ID, *more)[0] for more in ([], ["--json"]))
     assert shown in table.out
     assert program.json == answer
 
 
 def test_an_icon_goes_into_a_file(call: Any, tmp_path: Path) -> None:
-    said = Said(200, b"\x89PNG\r\n\xff", {"Content-Type": "image/png"})
+    said = Canned(200, b"\x89PNG\r\n\xff", {"Content-Type": "image/png"})
     words = ("hog-functions", "icon", "--id", "slack.com")
     printed, asked = asking(call, said, *words, "--output", tmp_path / "icon.png")
     told, _ = asking(call, said, *words, "--json")
@@ -176,7 +178,7 @@ def test_an_icon_goes_into_a_file(call: Any, tmp_path: Path) -> None:
 
 def created(call: Any, *words: object, stdin: str = "") -> tuple[Printed, bytes]:
     """What a creation with these options sends; empty if the command stops before it sends."""
-    printed, asked = asking(call, Said(201, FUNCTION), "hog-functions", "create", *words, stdin=stdin)
+    printed, asked = asking(call, Canned(201, FUNCTION), "hog-functions", "create", *words, stdin=stdin)
     return printed, asked[0].body if asked else b""
 
 
@@ -220,7 +222,7 @@ def test_inputs_on_the_command_line_are_remarked_on(call: Any, tmp_path: Path) -
 
 def test_rearranging_takes_pairs_or_a_body(call: Any) -> None:
     """`ID=N …` is the service's own form, `--data` the writable fields that the contract lists."""
-    with answering(scripted(Said(200, [FUNCTION]), Said(200))) as service:
+    with answering(scripted(Canned(200, [FUNCTION]), Canned(200))) as service:
         words = ["hog-functions", "rearrange", "--to", service.url, "--project", "7"]
         printed = call(*words, f"{ID}=2", "b=-1")
         assert call(*words, "--data", '{"execution_order": 3}').code == 0
@@ -234,13 +236,13 @@ def test_rearranging_takes_pairs_or_a_body(call: Any) -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("hog-functions delete", Said(200, FUNCTION)),
-        ("hog-functions broadcast", Said(200)),
-        ("recordings delete", Said(204)),
-        ("hog-functions delete --hard --send", Said(204)),
+        ("hog-functions delete", Canned(200, FUNCTION)),
+        ("hog-functions broadcast", Canned(200)),
+        ("recordings delete", Canned(204)),
+        ("hog-functions delete --hard --send", Canned(204)),
     ],
 )
-def test_a_person_agrees_before_something_is_lost(call: Any, command: str, said: Said) -> None:
+def test_a_person_agrees_before_something_is_lost(call: Any, command: str, said: Canned) -> None:
     """Only "yes" does it; "no", or no terminal to ask on, is exit 2, and nothing is sent."""
     with answering(always(said)) as service:
         words = [*command.split(), ID, "--to", service.url, "--project", "7"]
@@ -256,7 +258,7 @@ def test_a_person_agrees_before_something_is_lost(call: Any, command: str, said:
 
 def test_hard_deletion_is_explained(call: Any) -> None:
     """Nothing is sent unless it is asked for; then the service's 405 is shown."""
-    with answering(always(Said(405))) as service:
+    with answering(always(Canned(405))) as service:
         words = ["hog-functions", "delete", ID, "--hard", "--to", service.url, "--project", "7"]
         explained = call(*words)
         assert (explained.code, service.asked) == (2, [])
@@ -278,7 +280,7 @@ def test_a_refusal_is_two_lines_and_an_exit_code(
 ) -> None:
     """The first line quotes the service, the second says what to do."""
     monkeypatch.setattr("pipeline.management.client.DEFAULT_TRIES", 0)
-    said = Said(status, {"detail": "Because.", "code": "c"})
+    said = Canned(status, {"detail": "Because.", "code": "c"})
     printed, _ = asking(call, said, "hog-functions", "get", ID, "--json")
     assert (printed.code, printed.out) == (code, "")
     what, hint = printed.two_lines
@@ -289,7 +291,7 @@ def test_a_refusal_is_two_lines_and_an_exit_code(
 def test_without_a_personal_key_nothing_is_asked(call: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The key comes from the environment or a file."""
     monkeypatch.delenv("BACKCAST_PERSONAL_KEY")
-    with answering(always(Said(200, PAGE))) as service:
+    with answering(always(Canned(200, PAGE))) as service:
         words = ["hog-functions", "list", "--to", service.url, "--project", "7"]
         printed = call(*words)
         assert (printed.code, service.asked) == (2, [])

@@ -27,7 +27,7 @@ ECHO = KEY.encode()
 """What the capture service records of a request: the key that was in its body."""
 
 
-def holds(content: bytes) -> bool:
+def has_key(content: bytes) -> bool:
     """Whether it contains a key: as it is, as UTF-16, in hex or packed."""
     kinds = [content, gzip.decompress(content)] if content[:2] == b"\x1f\x8b" else [content]
     return any(spelt in kind for kind in kinds for mark in MARKS for spelt in spellings(mark))
@@ -86,9 +86,9 @@ class Everything:
 
     def leaks(self) -> list[str]:
         """Everything that contains a key: files by name, outputs and command lines by number."""
-        found = [str(path) for path in self.folder.rglob("*") if path.is_file() and holds(path.read_bytes())]
-        found += [f"output {number}" for number, text in enumerate(self.said) if holds(text.encode())]
-        found += [f"command line {number}" for number, line in enumerate(self.lines) if holds(line)]
+        found = [str(path) for path in self.folder.rglob("*") if path.is_file() and has_key(path.read_bytes())]
+        found += [f"output {number}" for number, text in enumerate(self.said) if has_key(text.encode())]
+        found += [f"command line {number}" for number, line in enumerate(self.lines) if has_key(line)]
         return found
 
 
@@ -146,9 +146,9 @@ def test_no_file_no_output_and_no_command_line_has_a_key(tmp_path: Path) -> None
     packed, in hex or in wide characters, though the failures did happen, the last apply settled, and the key was in
     every request body."""
     for spelt in spellings(KEY):
-        assert holds(b"..." + spelt + b"...")
-    assert holds(gzip.compress(PERSONAL.encode()))
-    assert not holds(b"phc_test")
+        assert has_key(b"..." + spelt + b"...")
+    assert has_key(gzip.compress(PERSONAL.encode()))
+    assert not has_key(b"phc_test")
     every, asked = run_all(tmp_path)
     assert every.leaks() == []
     assert len(every.lines) > 5

@@ -17,7 +17,7 @@ from tests.support.commands import in_process, process
 from tests.support.deliveries import planned
 from tests.support.management_service import ALL, Asking, asking, key_with
 from tests.support.scripted_api import answering
-from tests.support.scripted_server import Said
+from tests.support.scripted_server import Canned
 
 A = "phc_test_a"
 UNPROVED = "The capture key could not be proved: "
@@ -121,7 +121,7 @@ def test_apply_sends_nothing_to_a_target_that_is_not_ready(tmp_path: Path, case:
 @pytest.mark.parametrize("status", [500, 302])
 def test_apply_goes_on_where_management_does_not_answer(tmp_path: Path, status: int) -> None:
     """What cannot be checked does not stop the run."""
-    taken, broken = Said(200, b'{"status": "Ok"}'), Said(status, b"{}")
+    taken, broken = Canned(200, b'{"status": "Ok"}'), Canned(status, b"{}")
     with answering(lambda asked: taken if asked.method == "POST" else broken) as service:
         assert applied(planned(tmp_path, 5), service.url, personal=ALL).returncode == 0
     assert service.asked[-1].path == "/batch/"

@@ -41,7 +41,7 @@ from tests.support.raw_server import raw, read_request
 from tests.support.tls_servers import Authority, serving_tls
 
 
-def nobody() -> str:
+def unused_url() -> str:
     with serving(scripted(Reply())) as server:
         return server.url
 
@@ -54,7 +54,7 @@ def nobody() -> str:
 def test_a_host_that_never_answered_is_tried_five_times(tmp_path: Path, url: str | None, words: str) -> None:
     """If no connection was ever made, each batch is tried five times, not for an hour; exit 6, and nothing in doubt."""
     directory = planned(tmp_path, 10, files=1)
-    outcome = run(directory, url or nobody(), send_limits=ONE_AT_A_TIME)
+    outcome = run(directory, url or unused_url(), send_limits=ONE_AT_A_TIME)
     assert isinstance(outcome.problem, Unfinished)
     assert words in str(outcome.problem)
     assert "cannot reach" in str(outcome.problem)

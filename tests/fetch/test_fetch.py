@@ -39,7 +39,7 @@ from tests.support.export_apis import (
     truncated,
     uuid,
 )
-from tests.support.scripted_server import Asked, Said
+from tests.support.scripted_server import Asked, Canned
 
 APIS: dict[str, Api] = {
     "mixpanel": Mixpanel([*spread(90, 2), START + 3 * DAY + 5]),
@@ -135,9 +135,9 @@ def test_a_window_that_cannot_be_given_whole_is_divided(tmp_path: Path) -> None:
     """If a tool keeps failing for several days together, it is asked for fewer of them."""
 
     class Slow(Mixpanel):
-        def answer(self, asked: Asked) -> Said:
+        def answer(self, asked: Asked) -> Canned:
             query = asked.query
-            return Said(504) if query.get("from_date") != query.get("to_date") else super().answer(asked)
+            return Canned(504) if query.get("from_date") != query.get("to_date") else super().answer(asked)
 
     api = Slow([START + number % 4 * DAY for number in range(40)])
     found, _ = fetched(api, tmp_path, 4, window=4.0 * DAY)
@@ -194,9 +194,9 @@ def test_the_limits_of_a_tool_are_kept(tmp_path: Path) -> None:
     clock, times = FakeClock(), list[float]()
 
     class Timed(Mixpanel):
-        def answer(self, asked: Asked) -> Said:
+        def answer(self, asked: Asked) -> Canned:
             times.append(clock.time)
-            return Said(404)
+            return Canned(404)
 
     warnings: list[str] = []
     fetched(Timed([]), tmp_path, 126, clock=clock, count=False, warn=warnings.append)

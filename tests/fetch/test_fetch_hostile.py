@@ -26,7 +26,7 @@ from pipeline.http import CutOff
 from pipeline.options import PlanOptions
 from tests.fetch.test_fetch import APIS
 from tests.support.export_apis import KEYS, exporting, fetch, fetched, in_archive, instead, plain
-from tests.support.scripted_server import Said
+from tests.support.scripted_server import Canned
 
 LINES = b"".join(b'{"event":"Step %d","properties":{"time":%d,"a":"\xc3\xa9"}}\n' % (n % 3, n) for n in range(8))
 MEBIBYTE = 1 << 20
@@ -41,7 +41,7 @@ def not_text(lines: bytes) -> bytes:
 
 @pytest.mark.parametrize(("name", "spoil"), [("mixpanel", plain), ("amplitude", in_archive)])
 def test_bytes_that_are_not_text_are_kept_and_their_rows_rejected(
-    name: str, spoil: Callable[[Callable[[bytes], bytes]], Callable[[Said], Said]], tmp_path: Path
+    name: str, spoil: Callable[[Callable[[bytes], bytes]], Callable[[Canned], Canned]], tmp_path: Path
 ) -> None:
     """The tool gives the same bytes however often it is asked: the fetch ends, and the plan says which rows they are
     in."""
@@ -56,7 +56,7 @@ def test_bytes_that_are_not_text_are_kept_and_their_rows_rejected(
 def test_bytes_of_posthog_that_are_not_text_are_kept(tmp_path: Path) -> None:
     """In the JSON of the properties, in an id, and in properties that are nested too deeply to be opened."""
 
-    def changed(said: Said) -> Said:
+    def changed(said: Canned) -> Canned:
         body = json.dumps(said.body).encode()
         deep = b'{\\"x\\": ' + b"[" * 5_000 + b"]" * 5_000 + b', \\"price'
         for before, after in ((b'{\\"price', b'{\\"pr\xffice'), (b'"u-3"', b'"u-\xff"'), (b'{\\"price', deep)):
@@ -114,7 +114,7 @@ def test_a_damaged_archive_is_one_that_was_cut_off(kind: int, tmp_path: Path) ->
 def test_an_archive_that_stays_damaged_leaves_the_fetch_unfinished(tmp_path: Path) -> None:
     """Exit 6, with what is damaged; the other hours are there."""
 
-    def spoilt(said: Said) -> Said:
+    def spoilt(said: Canned) -> Canned:
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w", zipfile.ZIP_LZMA) as archive:
             archive.writestr("7/one.json", LINES)

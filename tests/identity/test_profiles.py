@@ -42,7 +42,7 @@ from tests.support.stated import event_ids_of, statements
 HASHER = Hasher(namespace("tiny"))
 
 
-class Said(NamedTuple):
+class Statement(NamedTuple):
     """One row sets or changes one property of a person."""
 
     owner: str
@@ -53,20 +53,22 @@ class Said(NamedTuple):
     value: bytes
 
 
-def update(one: Said) -> PersonUpdate:
+def update(one: Statement) -> PersonUpdate:
     """The row as a worker maps it."""
     value = {one.name: Raw(one.value)}
     note = {SET: Note(set=value), SET_ONCE: Note(set_once=value), UNSET: Note(unset=(one.name,))}[one.kind]
     return PersonUpdate(one.owner, one.time, note, one.received)
 
 
-def said(owner: str, name: str, value: str, at: int | None = 100, kind: int = SET, got: int | None = None) -> Said:
+def stated(
+    owner: str, name: str, value: str, at: int | None = 100, kind: int = SET, got: int | None = None
+) -> Statement:
     """One row sets a property to a value, given as JSON."""
-    return Said(owner, name, kind, at, got, value.encode())
+    return Statement(owner, name, kind, at, got, value.encode())
 
 
 def persons(
-    *blocks: Sequence[Said],
+    *blocks: Sequence[Statement],
     policy: str = "overwrite",
     counts: PersonCounts | None = None,
     moves: Callable[[Sequence[str]], Sequence[str]] | None = None,
@@ -94,7 +96,7 @@ def test_queries_come_to_what_row_by_row_comes_to(seed: int, count: int, owners:
     kinds = chance.choice([(SET,), (SET_ONCE,), (SET, SET_ONCE), (SET_ONCE, SET, UNSET)])
     names = [f"{'é' * chance.randrange(3)}u{number}" for number in range(owners)]
     rows = [
-        Said(
+        Statement(
             chance.choice(names), chance.choice("abc"), chance.choice(kinds), chance.randrange(5),
             chance.choice((None, 7)), chance.choice((b"0", b"1", b"null")),
         )
@@ -123,23 +125,23 @@ def test_queries_come_to_what_row_by_row_comes_to(seed: int, count: int, owners:
 
 
 Shown = list[tuple[str, int, str, str]]
-PROFILES: dict[str, tuple[list[Said], str, Shown]] = {
+PROFILES: dict[str, tuple[list[Statement], str, Shown]] = {
     "values are kept byte for byte": (
-        [said("u", 'é"', '{"n": 12345678901234567890, "m":1.10,"z":-0.0,  "s":"\\u00e9"}')],
+        [stated("u", 'é"', '{"n": 12345678901234567890, "m":1.10,"z":-0.0,  "s":"\\u00e9"}')],
         "overwrite", [("u", 100, '{"é\\"":{"n": 12345678901234567890, "m":1.10,"z":-0.0,  "s":"\\u00e9"}}', "{}")],
     ),
     "a profile row without a time is 49 hours old, and wins over every event that is old enough to be sent": (
-        [said("u", "a", "1", AS_OF - WITHOUT_TIME - 1), said("u", "a", "2", None)],
+        [stated("u", "a", "1", AS_OF - WITHOUT_TIME - 1), stated("u", "a", "2", None)],
         "overwrite", [("u", AS_OF - WITHOUT_TIME, '{"a":2}', "{}")],
     ),
     "by default nothing that is there is overwritten": (
-        [said("u", "a", "1"), said("u", "b", "2", kind=SET_ONCE)], "fill-only", [("u", 100, "{}", '{"a":1,"b":2}')],
+        [stated("u", "a", "1"), stated("u", "b", "2", kind=SET_ONCE)], "fill-only", [("u", 100, "{}", '{"a":1,"b":2}')],
     ),
     "what is there is overwritten if it is asked for": (
-        [said("u", "a", "1"), said("u", "b", "2", kind=SET_ONCE)], "overwrite", [("u", 100, '{"a":1}', '{"b":2}')],
+        [stated("u", "a", "1"), stated("u", "b", "2", kind=SET_ONCE)], "overwrite", [("u", 100, '{"a":1}', '{"b":2}')],
     ),
     "or names get a prefix": (
-        [said("u", "a", "1"), said("u", "b", "2", kind=SET_ONCE)], "prefix=old_",
+        [stated("u", "a", "1"), stated("u", "b", "2", kind=SET_ONCE)], "prefix=old_",
         [("u", 100, '{"old_a":1,"old_b":2}', "{}")],
     ),
 }  # fmt: skip
@@ -158,7 +160,7 @@ def test_the_counts_of_workers_add_up() -> None:
     """Each writes the profiles of some persons."""
     counts, both = [PersonCounts(), PersonCounts()], PersonCounts()
     for one, owner in zip(counts, ("u", "v"), strict=True):
-        persons([said(owner, "a", "1", 5), said("null", "a", "1", 5)], counts=one)
+        persons([stated(owner, "a", "1", 5), stated("null", "a", "1", 5)], counts=one)
         both.add(one)
     assert (both.persons, both.properties, both.names["a"], both.left_out) == (2, 2, 2, {"junk_person": 2})
 
@@ -166,8 +168,8 @@ def test_the_counts_of_workers_add_up() -> None:
 def test_what_was_taken_away_at_last_is_not_written_and_is_counted() -> None:
     """Unless it was set again later."""
     counts = PersonCounts()
-    gone = [said("u", "a", "1", 5), said("u", "a", "", 6, UNSET), said("u", "b", "", 5, UNSET)]
-    found = persons([*gone, said("u", "b", "2", 6, SET_ONCE)], counts=counts)
+    gone = [stated("u", "a", "1", 5), stated("u", "a", "", 6, UNSET), stated("u", "b", "", 5, UNSET)]
+    found = persons([*gone, stated("u", "b", "2", 6, SET_ONCE)], counts=counts)
     assert shown(found) == [("u", 6, "{}", '{"b":2}')]
     assert (counts.persons, counts.properties, counts.left_out) == (1, 1, {"unset_property": 1})
     assert counts.examples == {"unset_property": ["a of u"]}
@@ -175,8 +177,8 @@ def test_what_was_taken_away_at_last_is_not_written_and_is_counted() -> None:
 
 def test_overwriting_removes_what_was_removed_at_last_and_no_other_policy_does() -> None:
     """The removal is one event, with another uuid; a person of whom nothing remains has an event of its own."""
-    gone = [said("u", "a", "1", 5), said("u", "a", "", 6, UNSET), said("v", "b", "", 5, UNSET)]
-    rows = [*gone, said("u", "c", "2", 6)]
+    gone = [stated("u", "a", "1", 5), stated("u", "a", "", 6, UNSET), stated("v", "b", "", 5, UNSET)]
+    rows = [*gone, stated("u", "c", "2", 6)]
     for policy in ("fill-only", "prefix=x_", "overwrite"):
         counts = PersonCounts()
         found = persons(rows, policy=policy, counts=counts, removes=True)
@@ -184,7 +186,7 @@ def test_overwriting_removes_what_was_removed_at_last_and_no_other_policy_does()
     sent = [json.loads(encode_profile(one, Encoder("t", SealedOptions(as_of=0)), "posthog")) for one in found]
     assert [one["properties"].get("$unset") for one in sent] == [["a"], ["b"]]
     assert sent[0]["properties"]["$set"] == {"c": 2}
-    assert found[0].uuid != persons([said("u", "c", "2", 6)])[0].uuid
+    assert found[0].uuid != persons([stated("u", "c", "2", 6)])[0].uuid
 
 
 def test_another_policy_or_choice_of_types_is_refused() -> None:
@@ -201,7 +203,7 @@ def test_another_policy_or_choice_of_types_is_refused() -> None:
 def test_properties_go_to_the_id_that_the_person_keeps() -> None:
     """Properties of a device and of its user end in one profile; the latest value wins."""
     kept = {"d": "u"}
-    rows = [said("d", "a", "1", 9), said("u", "a", "2", 8), said("d", "b", "3", 7), said("x", "a", "4", 1)]
+    rows = [stated("d", "a", "1", 9), stated("u", "a", "2", 8), stated("d", "b", "3", 7), stated("x", "a", "4", 1)]
     found = persons(rows, moves=lambda ids: [kept.get(one, one) for one in ids])
     assert shown(found) == [("u", 9, '{"a":1,"b":3}', "{}"), ("x", 1, '{"a":4}', "{}")]
 
@@ -209,7 +211,7 @@ def test_properties_go_to_the_id_that_the_person_keeps() -> None:
 def test_junk_ids_long_ids_and_unwanted_persons_get_no_profile() -> None:
     """A profile of `null` would describe thousands of strangers."""
     counts = PersonCounts()
-    rows = [said(one, "a", "1") for one in ("null", "x" * 201, "n\0", "anonymous-1", "u")]
+    rows = [stated(one, "a", "1") for one in ("null", "x" * 201, "n\0", "anonymous-1", "u")]
     found = persons(rows, counts=counts, wanted=lambda ids: [one == "u" for one in ids])
     assert [one.distinct_id for one in found] == ["u"]
     assert counts.left_out == {"junk_person": 1, "long_person": 2, "anonymous_person": 1}
@@ -218,14 +220,14 @@ def test_junk_ids_long_ids_and_unwanted_persons_get_no_profile() -> None:
 
 def test_the_uuid_of_a_profile_changes_with_its_content_alone() -> None:
     """A later plan that computes the same profile makes the same event."""
-    one, same, other = (persons([said("u", "a", value, at)])[0] for value, at in (("1", 5), ("1", 9), ("2", 5)))
+    one, same, other = (persons([stated("u", "a", value, at)])[0] for value, at in (("1", 5), ("1", 9), ("2", 5)))
     assert one.uuid == same.uuid != other.uuid
 
 
 @pytest.mark.parametrize(("dialect", "name"), [("contract", "$identify"), ("posthog", "$set")])
 def test_a_profile_is_spelled_as_the_target_reads_it(dialect: str, name: str) -> None:
     """One event, which merges nobody."""
-    (person,) = persons([said("u", "a", "1.10", 5_000_000)], policy="fill-only")
+    (person,) = persons([stated("u", "a", "1.10", 5_000_000)], policy="fill-only")
     event = encode_profile(person, Encoder("tiny", SealedOptions(AS_OF)), dialect)
     read = json.loads(event)
     assert (read["event"], read["uuid"], read["timestamp"]) == (name, person.uuid, "1970-01-01T00:00:05Z")
@@ -234,8 +236,8 @@ def test_a_profile_is_spelled_as_the_target_reads_it(dialect: str, name: str) ->
     assert b'"$set_once":{"a":1.10}' in event
 
 
-SAID = st.builds(
-    said,
+STATED = st.builds(
+    stated,
     st.sampled_from(["u", "d", "v"]),
     st.sampled_from(["a", "b"]),
     st.sampled_from(["1", "2", "null"]),
@@ -245,16 +247,16 @@ SAID = st.builds(
 )
 
 
-def in_time(one: Said) -> tuple[int, int, int, bytes]:
+def in_time(one: Statement) -> tuple[int, int, int, bytes]:
     """The sort key of a row among the others."""
     time = AS_OF - WITHOUT_TIME if one.time is None else one.time
     return time, -1 if one.received is None else one.received, one.kind, one.value
 
 
 @settings(max_examples=60)
-@given(st.lists(SAID, max_size=12), st.randoms())
+@given(st.lists(STATED, max_size=12), st.randoms())
 def test_in_any_order_and_cut_profiles_are_what_playing_the_history_in_order_gives(
-    rows: list[Said], chance: random.Random
+    rows: list[Statement], chance: random.Random
 ) -> None:
     """Against a dictionary to which each row is applied, oldest first."""
     shuffled = chance.sample(rows, len(rows))

@@ -74,13 +74,13 @@ def test_a_run_killed_while_it_sends_is_resumed_before_anything_else(tmp_path: P
         begun.set()
         assert runs[0].wait() == -signal.SIGKILL
         rows += days(tmp_path, 2)
-        assert ran(job) == (0, *told_of(job, BIG))
+        assert ran(job) == (0, *printed(job, BIG))
     assert landed(service) == identities(rows)
     assert [one[:3] for one in counts(job)] == [("2024-01-01", "done", BIG), ("2024-01-02", "done", 10)]
     assert sum(copies(service).values()) - len(rows) <= BIG
 
 
-def told_of(job: Path, first: int) -> tuple[str, str]:
+def printed(job: Path, first: int) -> tuple[str, str]:
     """The output of a run of two windows, without its times."""
     _, attempts = read_history(state_file(load_job(job).state))
     seconds = {one.window: one.seconds for one in attempts}

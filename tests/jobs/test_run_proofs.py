@@ -20,7 +20,7 @@ from pipeline.local_service.keys import Project
 from tests.support.deliveries import KEY
 from tests.support.jobs import KEYS, OWN, PERSONAL_KEY, code, days, outcomes, proofs, put, ran, row, run, write_job
 from tests.support.relays import relay
-from tests.support.scripted_server import Asked, Said
+from tests.support.scripted_server import Asked, Canned
 from tests.support.services import running
 
 TEN = "10 events are there, 10 with every property"
@@ -167,7 +167,7 @@ def test_events_of_windows_are_discarded_a_while_after_they_were_verified(
 def test_the_plan_that_a_window_replaced_is_discarded_with_it(tmp_path: Path, service: LocalService) -> None:
     """It was damaged before it was sent, and the window was planned again, sent and verified."""
     days(tmp_path, 1)
-    closed = [Said(402, b"quota")]
+    closed = [Canned(402, b"quota")]
     windows = tmp_path / "state/nightly/windows"
     with relay(service.url, instead=lambda asked: closed[0] if closed and "batch" in asked.path else None) as url:
         job = write_job(tmp_path, url, until="2024-01-02", keep="30d")

@@ -16,7 +16,7 @@ from pipeline.management.models import (
     Template,
     User,
 )
-from tests.support.contract_table import MODELS, OPERATIONS, SPENDING, WRITABLE, Row, holds, opening
+from tests.support.contract_table import MODELS, OPERATIONS, SPENDING, WRITABLE, Row, contains, opening
 from tests.support.management_service import ALL, RECORDING, SCOPES, Asking, key_with, key_without
 
 RECORDINGS = (RECORDING, "rec-2", "rec-3")
@@ -104,7 +104,7 @@ def test_the_whole_list_of_writable_fields_is_a_body(ask: Asking, name: str) -> 
     if row.answer == "full":
         read = ask("GET", f"/api/projects/1/hog_functions/{answer.json()['id']}/").json()
         for found in (answer.json(), read):
-            assert [field for field, value in WRITABLE.items() if not holds(found[field], value)] == []
+            assert [field for field, value in WRITABLE.items() if not contains(found[field], value)] == []
 
 
 @pytest.mark.parametrize("name", [name for name, row in OPERATIONS.items() if ":" in row.path])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.rehearsal import event, fresh, send, told
+from tests.support.rehearsal import event, fresh, send, warnings_of
 
 
 def group(
@@ -20,7 +20,7 @@ def test_the_contracts_spelling_can_be_unknown() -> None:
     service = fresh(group_events="observed")
     send(service, group("company", "acme", {"a": 1}, "$group_identify"), group("company", "b", {}))
     assert [made.key for made in service.groups()] == ["b"]
-    assert told(service) == [("group_event_not_known", "$company_acme")]
+    assert warnings_of(service) == [("group_event_not_known", "$company_acme")]
     assert service.count() == 2
 
 
@@ -42,7 +42,7 @@ def test_a_sixth_type_is_passed_over() -> None:
     send(service, event("u", _groups={f"t{n}": f"k{n}" for n in range(6)}), group("t5", "x", {"a": 1}))
     send(service, group("t4", "y", {"a": 1}), event("v", _groups={"t6": 1}))
     assert [(made.index, made.type) for made in service.groups()] == [(4, "t4")]
-    assert told(service) == [("too_many_group_types", who) for who in ("u", "$t5_x", "v")]
+    assert warnings_of(service) == [("too_many_group_types", who) for who in ("u", "$t5_x", "v")]
     assert service.warnings()[0].details == {"group_type": "t5", "types": ["t0", "t1", "t2", "t3", "t4"]}
     assert service.select("select \"$group_4\" from events where distinct_id = 'u'") == [("k4",)]
     assert service.count() == 4
@@ -60,14 +60,14 @@ def test_groups_that_are_not_an_object_are_ignored_with_a_warning() -> None:
     service, wrong = fresh(), [["company"], "company", 7, None]
     send(service, *(event("u", _groups=groups) for groups in wrong))
     assert service.select("select type from group_types") == []
-    assert told(service) == [("groups_not_an_object", "u")] * len(wrong)
+    assert warnings_of(service) == [("groups_not_an_object", "u")] * len(wrong)
 
 
 def test_a_group_event_without_type_or_key_does_nothing() -> None:
     service, lacking = fresh(), [("", "k"), (None, "k"), ("t", ""), ("t", 0), ("t", None), ("t", False)]
     send(service, *(group(kind, key, {"a": 1}, user="u") for kind, key in lacking))
     assert (service.groups(), service.count()) == ([], len(lacking))
-    assert told(service) == [("group_event_without_type_or_key", "u")] * len(lacking)
+    assert warnings_of(service) == [("group_event_without_type_or_key", "u")] * len(lacking)
 
 
 def test_group_set_must_be_an_object() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.rehearsal import alias, event, fresh, identify, landed, send, told
+from tests.support.rehearsal import alias, event, fresh, identify, landed, send, warnings_of
 
 ALREADY = "cannot_merge_already_identified"
 ILLEGAL = "cannot_merge_with_illegal_distinct_id"
@@ -28,7 +28,7 @@ def test_merges_nothing_with_junk(name: str) -> None:
     found = [(person.distinct_ids, person.is_identified, person.properties) for person in service.persons()]
     assert found == [((user,), False, {"p": user}) for user in users]
     silent = [user for user, junk in users.items() if name != "$identify" and junk in ("", None)]
-    assert told(service) == [(ILLEGAL, user) for user in users if user not in silent]
+    assert warnings_of(service) == [(ILLEGAL, user) for user in users if user not in silent]
     assert service.count() == 2 * len(JUNK)
 
 
@@ -57,7 +57,7 @@ def test_a_long_device_is_not_the_device_of_its_events() -> None:
     service = fresh()
     send(service, event(long), identify("u", long))
     assert [person.distinct_ids for person in service.persons()] == [("d" * 200,), (long, "u")]
-    assert told(service) == [("distinct_id_shortened", "d" * 200)]
+    assert warnings_of(service) == [("distinct_id_shortened", "d" * 200)]
 
 
 def test_a_merge_of_an_id_that_is_not_a_string_may_be_dropped() -> None:
@@ -65,5 +65,5 @@ def test_a_merge_of_an_id_that_is_not_a_string_may_be_dropped() -> None:
     service = fresh(merge_ids="text")
     send(service, event("7"), identify("u", 7), alias("v", ["x"]), identify("w", None))
     assert [person.distinct_ids for person in service.persons()] == [("7",), ("w",)]
-    assert told(service) == [("invalid_merge_id", "u"), ("invalid_merge_id", "v"), (ILLEGAL, "w")]
+    assert warnings_of(service) == [("invalid_merge_id", "u"), ("invalid_merge_id", "v"), (ILLEGAL, "w")]
     assert service.count() == 2

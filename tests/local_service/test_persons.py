@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.local_service import LocalService, Settings
-from tests.support.rehearsal import KEYS, NOW, Room, alias, event, fresh, identify, landed, post, send, told
+from tests.support.rehearsal import KEYS, NOW, Room, alias, event, fresh, identify, landed, post, send, warnings_of
 
 
 def properties(*events: dict[str, Any], **switches: Any) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def test_without_a_profile_there_is_no_person() -> None:
     persons = service.persons()
     assert [(person.distinct_ids, person.properties) for person in persons] == [(("u",), {}), (("v",), {})]
     assert before == (persons[0].id,)
-    assert told(service) == [("invalid_process_person_profile", "v")]
+    assert warnings_of(service) == [("invalid_process_person_profile", "v")]
 
 
 def test_a_dropped_copy_replaces_nothing() -> None:
@@ -128,7 +128,7 @@ def test_old_events_may_be_dropped() -> None:
     service = fresh(drop_events_older_than=317 * 86_400 + 43_200)
     send(service, event("old", day=1), event("young", day=2))
     assert service.select("select distinct_id from events") == [("young",)]
-    assert told(service) == [("event_dropped_too_old", "old")]
+    assert warnings_of(service) == [("event_dropped_too_old", "old")]
     assert [person.distinct_ids for person in service.persons()] == [("young",)]
 
 
@@ -141,7 +141,7 @@ def test_other_rules_make_the_persons_anew(tmp_path: Path) -> None:
             if not service.count():
                 send(room, event("u", _os="a", _groups=7))
             assert [person.properties for person in room.persons()] == [left]
-            assert told(room) == [("groups_not_an_object", "u")]
+            assert warnings_of(room) == [("groups_not_an_object", "u")]
 
 
 def test_a_query_sees_all_persons() -> None:
@@ -201,7 +201,7 @@ def test_looking_in_between_changes_nothing(steps: list[Any], sizes: list[int]) 
             send(bit_by_bit, *now)
             bit_by_bit.persons()
     assert _without_ids(at_once) == _without_ids(bit_by_bit)
-    assert told(at_once) == told(bit_by_bit)
+    assert warnings_of(at_once) == warnings_of(bit_by_bit)
 
 
 def _without_ids(room: Room) -> list[tuple[Any, ...]]:

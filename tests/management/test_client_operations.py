@@ -11,7 +11,7 @@ import pytest
 from pipeline.management.models import HogFunctionWrite, SessionRecordingWrite
 from tests.support.operations import FUNCTIONS, ID, OPERATIONS, PAGE, Do
 from tests.support.scripted_api import KEY, answering
-from tests.support.scripted_server import Said, scripted
+from tests.support.scripted_server import Canned, scripted
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -61,7 +61,7 @@ def test_all_ten_filters_of_the_list_are_sent() -> None:
 )
 def test_a_body_has_what_was_given_and_nothing_else(do: Do, sent: Any) -> None:
     """The writable fields wherever the contract lists them, the service's own forms, and JSON as given."""
-    with answering(lambda call: Said(200, {})) as service, service.client() as client:
+    with answering(lambda call: Canned(200, {})) as service, service.client() as client:
         do(client)
     call = service.asked[0]
     assert (call.body if isinstance(sent, bytes) else call.json) == sent
@@ -70,7 +70,7 @@ def test_a_body_has_what_was_given_and_nothing_else(do: Do, sent: Any) -> None:
 def test_answers_become_the_objects_of_the_contract() -> None:
     """Typed, and fields that the contract does not have are kept."""
     function = {"id": ID, "name": "a", "inputs": {"u": {"value": "x"}}, "newer": [1]}
-    with answering(lambda call: Said(200, function)) as service, service.client() as client:
+    with answering(lambda call: Canned(200, function)) as service, service.client() as client:
         found = client.hog_functions.retrieve(ID)
     assert found.inputs is not None
     assert (found.name, found.inputs["u"].value, found.plain()) == ("a", "x", function)
@@ -78,7 +78,7 @@ def test_answers_become_the_objects_of_the_contract() -> None:
 
 def test_a_rearrangement_gives_the_functions_that_are_shown() -> None:
     """A plain array as the service answers it, or nothing; the contract leaves it open."""
-    shown = scripted(Said(200, [{"id": "a"}, {"id": "b"}]), Said(200), Said(204))
+    shown = scripted(Canned(200, [{"id": "a"}, {"id": "b"}]), Canned(200), Canned(204))
     with answering(shown) as service, service.client() as client:
         found = [[one.id for one in client.hog_functions.rearrange({"a": 1})] for _ in range(3)]
     assert found == [["a", "b"], [], []]
@@ -86,7 +86,7 @@ def test_a_rearrangement_gives_the_functions_that_are_shown() -> None:
 
 def test_parameters_that_only_the_service_shows_are_sent_too() -> None:
     """Filters of logs, metrics and icons (docs/know/service.md#hog-functions)."""
-    with answering(lambda call: Said(200, {"totals": {}})) as service, service.client() as client:
+    with answering(lambda call: Canned(200, {"totals": {}})) as service, service.client() as client:
         client.hog_functions.logs(ID, limit=2, after="a", before="b", level="ERROR", search="s", instance_id="i")
         client.hog_functions.metrics(ID, after="-7d", interval="day", breakdown_by="kind", name=["x", "y"], kind="k")
         assert client.hog_functions.metrics_totals(ID, before="b") == {"totals": {}}
@@ -103,7 +103,7 @@ def test_parameters_that_only_the_service_shows_are_sent_too() -> None:
 
 def test_an_icon_is_its_bytes_and_their_type() -> None:
     """Never decoded."""
-    said = Said(200, b"\x89PNG\xff", {"Content-Type": "image/png; x=1"})
+    said = Canned(200, b"\x89PNG\xff", {"Content-Type": "image/png; x=1"})
     with answering(lambda call: said) as service, service.client() as client:
         assert client.hog_functions.icon() == (b"\x89PNG\xff", "image/png")
 

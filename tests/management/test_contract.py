@@ -14,7 +14,7 @@ import pytest
 from pipeline.cli import run
 from pipeline.local_service import Settings
 from tests.support import management_service
-from tests.support.contract_table import FILTERS, MODELS, OPERATIONS, WRITABLE, holds
+from tests.support.contract_table import FILTERS, MODELS, OPERATIONS, WRITABLE, contains
 from tests.support.management_service import ALL, RECORDING, Asking, asking, key_without
 
 
@@ -100,7 +100,7 @@ def test_every_writable_field_is_written_by_command(ask: Asking, command: Any, t
         code, out, err = command(ask, f"hog-functions {verb} {' '.join(words)}", ask.made(name="n")["id"])
         assert (code, err) == (0, "")
         read = json.loads(command(ask, "hog-functions get ID", json.loads(out)["id"])[1])
-        assert [field for field, value in WRITABLE.items() if not holds(read[field], value)] == []
+        assert [field for field, value in WRITABLE.items() if not contains(read[field], value)] == []
 
 
 def test_every_filter_of_the_list_is_an_option(ask: Asking, command: Any) -> None:

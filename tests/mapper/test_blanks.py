@@ -14,7 +14,7 @@ from pipeline.mapper.inspection.cases import run_cases
 from pipeline.mapper.language.editor_schema import editor_schema
 from pipeline.mapper.language.loader import parse
 from tests.support.sent_events import planned
-from tests.support.small_mappings import mapper, properties, told
+from tests.support.small_mappings import as_json, mapper, properties
 
 MAPPING = """format: backcast.mapping/1
 tool: shop
@@ -119,7 +119,7 @@ def test_a_blank_of_parquet_is_its_own_choice(blanks: str, expected: dict[str, s
     """The strings of Parquet are not JSON; its numbers have a string too."""
     made = mapper(f"properties: {{drop: [/name, /user, /at]}}\nblanks: {blanks}\n")
     draft: Any = made.map_row({"name": "Seen", "user": "u-1", "at": 1672628645, "a": "", "b": "", "c": 7})
-    assert {name: told(value) for name, value in draft.properties.items()} == expected
+    assert {name: as_json(value) for name, value in draft.properties.items()} == expected
 
 
 def test_members_of_a_spread_and_of_the_opened_object_can_be_blank() -> None:

@@ -18,7 +18,7 @@ from pipeline.mapper import compile as compile_mapping
 from pipeline.mapper.language.sections import Call, Clock, Ids, Mapping, Place, Properties
 from pipeline.mapper.program.references import path_steps, references_in
 from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, SealedOptions, Skip, UnvalidatedEvent
-from tests.support.small_mappings import HEAD, ROW, drafted, mapper, properties, record, told
+from tests.support.small_mappings import HEAD, ROW, as_json, drafted, mapper, properties, record
 
 DROP = "properties:\n  drop: [name, user, at]\n"
 
@@ -86,7 +86,7 @@ def test_properties(name: str) -> None:
     """What becomes of them, in their order, and the warnings; nothing is lost."""
     sections, members, expected, codes = PROPERTIES[name]
     draft = drafted(sections, members)
-    assert [(name, told(value)) for name, value in draft.properties.items()] == [*expected.items()]
+    assert [(name, as_json(value)) for name, value in draft.properties.items()] == [*expected.items()]
     assert [code for code, _ in draft.warnings] == codes
 
 

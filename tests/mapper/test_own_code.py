@@ -36,7 +36,7 @@ from tests.support.commands import in_process
 from tests.support.jobs import KEYS, code, days, run, sent_once, write_job
 from tests.support.plan_config import config_of
 from tests.support.sent_events import events_of
-from tests.support.small_mappings import told
+from tests.support.small_mappings import as_json
 
 MAPPING = """format: backcast.mapping/1
 tool: shop
@@ -136,7 +136,7 @@ def test_what_the_code_does_not_touch_keeps_its_bytes(values: list[str]) -> None
     for made in after(
         "import copy\nevent['properties']['new'] = 1\nreturn [event, copy.deepcopy(event)]", **properties
     ):
-        assert {name: told(value) for name, value in made.properties.items()} == {**properties, "new": "1"}
+        assert {name: as_json(value) for name, value in made.properties.items()} == {**properties, "new": "1"}
 
 
 def after(body: str, **properties: str) -> Any:
@@ -159,7 +159,7 @@ return event
 """
     made = after(body, price="1.10", cart='{"n": 12345678901234567890, "x": 0.10}')
     cart = '{"n":12345678901234567890,"x":0.10,"more":2.10}'
-    assert [told(value) for value in made.properties.values()] == ["1.10", cart, "0.5"]
+    assert [as_json(value) for value in made.properties.values()] == ["1.10", cart, "0.5"]
 
 
 @pytest.mark.parametrize(

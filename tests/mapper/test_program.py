@@ -68,7 +68,7 @@ def test_a_verb_is_one_function_and_what_it_calls() -> None:
 def test_a_traceback_shows_the_line_of_the_program() -> None:
     """If the source that was made from a program fails, its lines are available."""
 
-    class Deaf:
+    class Failing:
         """A scan that cannot read an event's name."""
 
         __slots__ = ()
@@ -78,7 +78,7 @@ def test_a_traceback_shows_the_line_of_the_program() -> None:
 
     made = mapper("properties: {rename: {a: b}}\n")
     with pytest.raises(AttributeError) as failed:
-        made.map_row({"name": "Seen"}, False, Deaf())
+        made.map_row({"name": "Seen"}, False, Failing())
     shown = "".join(traceback.format_exception(failed.value))
     assert "<mapping shop " in shown
     assert "scan.event = event" in shown

@@ -104,7 +104,7 @@ def test_the_names_of_a_part_begin_with_the_folder_that_was_named(part: Part, na
 CALL = {"id": "m-1", "anonymous_id": "a-1", "user_id": "u-1", "timestamp": "2023-04-20T14:30:00Z"}
 
 
-def told_by(row: dict[str, Any], named: str = "") -> str:
+def table_of(row: dict[str, Any], named: str = "") -> str:
     return str(decoded(dict(row), named).get("table", ""))
 
 
@@ -128,7 +128,7 @@ def told_by(row: dict[str, Any], named: str = "") -> str:
 )
 def test_a_table_is_recognised_only_if_its_columns_leave_no_doubt(row: dict[str, Any], told: str) -> None:
     """An identify call may have a trait of any name, so a single column proves little."""
-    assert told_by(row) == told
+    assert table_of(row) == told
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_table_is_recognised_only_if_its_columns_leave_no_doubt(row: dict[str,
 )
 def test_a_table_that_is_named_is_believed(named: str, row: dict[str, Any], told: str) -> None:
     """Any other name is an event's own table, if the row is of an event."""
-    assert told_by(row, named) == told
+    assert table_of(row, named) == told
 
 
 def test_a_staging_line_is_its_row_and_the_name_of_its_table() -> None:

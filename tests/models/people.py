@@ -38,7 +38,7 @@ def usable(name: object) -> str:
     return name if isinstance(name, str) and name.strip() and not illegal(name) else ""
 
 
-def beside(at: str, user: object, device: object, **more: Any) -> Shown:
+def with_ids(at: str, user: object, device: object, **more: Any) -> Shown:
     """A row with the id of a user, of a device, or both. An event keeps its next best id (exports#placeholder-values);
     an e-mail address is not a device (people#identity-resolution)."""
     known, other = usable(user), usable(device)
@@ -52,7 +52,7 @@ def amplitude(row: Row) -> Shown:
     once = {f"${name}": value for name, value in given.items() if name.startswith("initial_")}
     now = {name: value for name, value in given.items() if not name.startswith("initial_")}
     writes = {**(row.get("event_properties") or {}), "$set": now, "$set_once": once}
-    return beside(row["event_time"], row["user_id"], row["device_id"], writes=writes)
+    return with_ids(row["event_time"], row["user_id"], row["device_id"], writes=writes)
 
 
 def segment(row: Row) -> Shown:
@@ -61,7 +61,7 @@ def segment(row: Row) -> Shown:
         return Shown(row["timestamp"], same=(usable(row["userId"]), usable(row["previousId"])))
     if row["type"] == "group":
         return Shown(row["timestamp"], group=("company", key_as_text(row["groupId"]), row["traits"]))
-    shown = beside(row["timestamp"], row["userId"], row["anonymousId"])
+    shown = with_ids(row["timestamp"], row["userId"], row["anonymousId"])
     if row["type"] == "track":
         return shown
     return shown._replace(is_event=False, writes={"$set": row["traits"]})
@@ -72,7 +72,7 @@ def braze(row: Row) -> Shown:
     at, user = f"{row['time']:012}", row["user"]
     if row["event_type"] == "users.UserOrphan":
         return Shown(at, same=(usable(row["properties"]["orphaned_by_id"]), usable(user["user_id"])))
-    return beside(at, user["external_user_id"], user["user_id"])
+    return with_ids(at, user["external_user_id"], user["user_id"])
 
 
 def mixpanel(row: Row) -> Shown:
@@ -84,10 +84,10 @@ def mixpanel(row: Row) -> Shown:
     if name == "$create_alias":
         return Shown(at, same=(usable(given["distinct_id"]), usable(given["alias"])))
     if name == "$identify":
-        return beside(at, given["$identified_id"], given["$anon_id"])._replace(own="")
+        return with_ids(at, given["$identified_id"], given["$anon_id"])._replace(own="")
     once = {name: given[name] for name in ("$initial_referrer",) if name in given}
     user, sent = given.get("$user_id"), given["distinct_id"]
-    return beside(at, user, None if sent == user else sent, writes={"$set_once": once})
+    return with_ids(at, user, None if sent == user else sent, writes={"$set_once": once})
 
 
 def kissmetrics(row: Row) -> Shown:
@@ -117,7 +117,7 @@ def openpanel(row: Row) -> Shown:
     """sources/openpanel.md; an alias is one of the tables, and so a record of two ids."""
     if "alias" in row:
         return Shown(row["created_at"], same=(row["profile_id"], row["alias"]))
-    return beside(row["created_at"], row["profile_id"], row["device_id"])
+    return with_ids(row["created_at"], row["profile_id"], row["device_id"])
 
 
 def posthog(row: Row) -> Shown:
@@ -136,7 +136,7 @@ def posthog(row: Row) -> Shown:
 
 
 TOOLS: dict[str, Callable[[Row], Shown]] = {
-    "generic": lambda row: beside(row["at"], row["user"], row["device"]),
+    "generic": lambda row: with_ids(row["at"], row["user"], row["device"]),
     "amplitude": amplitude, "segment": segment, "rudderstack": segment, "braze": braze, "mixpanel": mixpanel,
     "kissmetrics": kissmetrics, "heap": heap, "countly": countly, "openpanel": openpanel,
     "posthog": posthog,

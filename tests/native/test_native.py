@@ -50,7 +50,7 @@ def plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, Raw) else value
 
 
-def told(data: bytes, *, members: bool, opens: tuple[str, ...], observe: bool) -> tuple[list[Any], list[Any]]:
+def read_by(data: bytes, *, members: bool, opens: tuple[str, ...], observe: bool) -> tuple[list[Any], list[Any]]:
     """A reader's result: the rows, and the warnings in the order of the rows."""
     rows = JsonlRows(data, observe=observe, opens=opens, members=members)
     found: list[Any] = []
@@ -126,8 +126,8 @@ def test_each_line_becomes_the_row_that_python_reads(
 ) -> None:
     """Whatever the lines contain, rows, broken rows and warnings are those of the reader in Python."""
     data = b"\n".join(lines) + end
-    expected = told(data, members=False, opens=opens, observe=observe)
-    assert told(data, members=True, opens=opens, observe=observe) == expected
+    expected = read_by(data, members=False, opens=opens, observe=observe)
+    assert read_by(data, members=True, opens=opens, observe=observe) == expected
 
 
 @needs_native
@@ -136,7 +136,7 @@ def test_each_line_becomes_the_row_that_python_reads(
 def test_members_behave_as_a_dict(row: dict[str, Any], data: st.DataObject) -> None:
     """Any sequence of lookups and changes gives what a dict of Raw gives, in its order."""
     line = json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    (expected,) = told(line, members=False, opens=(), observe=False)[0]
+    (expected,) = read_by(line, members=False, opens=(), observe=False)[0]
     (members,) = JsonlRows(line, observe=False, members=True)
     if isinstance(members, (dict, BrokenRow)):
         return  # half of a surrogate pair: Python read it

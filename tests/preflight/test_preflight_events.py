@@ -32,7 +32,7 @@ from tests.support.management_service import ALL, Asking, asking, key_without
 from tests.support.preflight import A, look, send
 from tests.support.relays import relay
 from tests.support.scripted_api import answering
-from tests.support.scripted_server import Asked, Said
+from tests.support.scripted_server import Asked, Canned
 
 LIVE = "2023-02-02T03:04:30Z"
 """In the middle of the plan's second day of events."""
@@ -151,9 +151,9 @@ def test_events_that_are_there_in_another_version_are_named(
     assert look(ask.service.url, directory)["other_versions"][0] == "ok"  # now the ledger says that they were sent
 
 
-def refused(asked: Asked) -> Said | None:
+def refused(asked: Asked) -> Canned | None:
     """Refuses only the query of `other_versions`."""
-    return Said(400, {"detail": "no"}) if b"order by uuid, timestamp limit" in asked.body else None
+    return Canned(400, {"detail": "no"}) if b"order by uuid, timestamp limit" in asked.body else None
 
 
 def test_a_query_that_is_refused_switches_off_its_own_check_alone(ask: Asking, tmp_path: Path) -> None:
@@ -258,19 +258,19 @@ class Days:
         self.spans: list[int] = []
         self.waited = False
 
-    def __call__(self, asked: Asked) -> Said:
+    def __call__(self, asked: Asked) -> Canned:
         sql = json.loads(asked.body)["query"]["query"]
         since, until = (
             date.fromisoformat(text) for text in re.findall(r"timestamp [<>]=? toDateTime\('([-0-9]+) ", sql)
         )
         if not self.waited:
             self.waited = True
-            return Said(429, {"detail": "wait"}, headers={"Retry-After": "7"})
+            return Canned(429, {"detail": "wait"}, headers={"Retry-After": "7"})
         self.spans.append((until - since).days)
         if self.spans[-1] > self.most:
-            return Said(504, {"code": "query_timeout"})
+            return Canned(504, {"code": "query_timeout"})
         day = min(until - timedelta(days=1), max(since, date(2023, 1, 5)))
-        return Said(200, {"columns": [], "types": [], "results": [[str(day), "e", self.spans[-1]]]})
+        return Canned(200, {"columns": [], "types": [], "results": [[str(day), "e", self.spans[-1]]]})
 
 
 def test_a_query_that_takes_too_long_is_divided_and_a_busy_service_waited_for(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pipeline.preflight.run import PreflightRequest, check_target
 from tests.support.management_service import ALL, LIST, Asking, asking
 from tests.support.preflight import HOG, A, function
 from tests.support.scripted_api import answering
-from tests.support.scripted_server import Asked, Said
+from tests.support.scripted_server import Asked, Canned
 
 
 def on(*names: str | None, **more: Any) -> dict[str, Any]:
@@ -127,17 +127,17 @@ def test_a_function_that_changes_meanwhile_is_judged_as_it_is_now(thirty: Path) 
     ids = ["01900000-0000-0000-0000-00000000000" + digit for digit in "123"]
     listed = [function(id=id, name=f"N{id[-1]}", updated_at="2026-01-01T00:00:00Z") for id in ids]
     records = {
-        ids[0]: Said(200, listed[0] | {"enabled": False, "updated_at": "2026-01-02T00:00:00Z"}),
-        ids[1]: Said(404, {"detail": "Not found."}),
-        ids[2]: Said(200, listed[2] | {"updated_at": "2026-01-02T00:00:00Z"}),
+        ids[0]: Canned(200, listed[0] | {"enabled": False, "updated_at": "2026-01-02T00:00:00Z"}),
+        ids[1]: Canned(404, {"detail": "Not found."}),
+        ids[2]: Canned(200, listed[2] | {"updated_at": "2026-01-02T00:00:00Z"}),
     }
 
-    def answer(call: Asked) -> Said:
+    def answer(call: Asked) -> Canned:
         id = call.path.rstrip("/").rpartition("/")[2]
         if id in records:
             return records[id]
         found = listed if "hog_functions" in call.path else [{"id": 7, "name": "P", "api_token": A}]
-        return Said(200, {"count": len(found), "next": None, "previous": None, "results": found})
+        return Canned(200, {"count": len(found), "next": None, "previous": None, "results": found})
 
     with answering(answer) as service:
         found = checks_of(service.url, thirty)

@@ -15,7 +15,7 @@ from pipeline.preflight.target import PlannedEvents, Target
 from tests.support.management_service import asking
 from tests.support.preflight import look, planned_rows
 from tests.support.scripted_api import answering
-from tests.support.scripted_server import Asked, Said
+from tests.support.scripted_server import Asked, Canned
 
 
 def row_of(age: timedelta) -> dict[str, str]:
@@ -58,29 +58,29 @@ def test_events_that_are_too_old_or_too_young_are_counted(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("billing", "organization", "level"),
     [
-        (Said(200, {"products": [{"type": "product_analytics", "subscribed": True}]}), "o1", "ok"),
-        (Said(200, {"products": [{"type": "product_analytics", "subscribed": False}]}), "o1", "warning"),
-        (Said(200, {"products": [{"type": "product_analytics", "subscribed": True}]}), "o2", "unknown"),
-        (Said(200, {"products": [{"type": "session_replay", "subscribed": True}]}), "o1", "unknown"),
-        (Said(200, {"has_active_subscription": True}), "o1", "unknown"),
-        (Said(200, []), "o1", "unknown"),
-        (Said(403, {"detail": "API key missing required scope 'billing:read'"}), "o1", "unknown"),
-        (Said(401, {"detail": "no"}), "o1", "unknown"),
-        (Said(404, {"detail": "Not found."}), "o1", "unknown"),
-        (Said(500), "o1", "unknown"),
+        (Canned(200, {"products": [{"type": "product_analytics", "subscribed": True}]}), "o1", "ok"),
+        (Canned(200, {"products": [{"type": "product_analytics", "subscribed": False}]}), "o1", "warning"),
+        (Canned(200, {"products": [{"type": "product_analytics", "subscribed": True}]}), "o2", "unknown"),
+        (Canned(200, {"products": [{"type": "session_replay", "subscribed": True}]}), "o1", "unknown"),
+        (Canned(200, {"has_active_subscription": True}), "o1", "unknown"),
+        (Canned(200, []), "o1", "unknown"),
+        (Canned(403, {"detail": "API key missing required scope 'billing:read'"}), "o1", "unknown"),
+        (Canned(401, {"detail": "no"}), "o1", "unknown"),
+        (Canned(404, {"detail": "Not found."}), "o1", "unknown"),
+        (Canned(500), "o1", "unknown"),
     ],
 )
-def test_a_paid_plan_is_never_assumed(billing: Said, organization: str, level: str) -> None:
+def test_a_paid_plan_is_never_assumed(billing: Canned, organization: str, level: str) -> None:
     """It is ok only if the service says so about the organization that owns the project."""
 
-    def answer(call: Asked) -> Said:
+    def answer(call: Asked) -> Canned:
         if call.path == "/api/billing/":
             return billing
         if call.path == "/api/projects/":
-            return Said(200, {"count": 1, "next": None, "previous": None, "results": [{"id": 7, "name": "P"}]})
+            return Canned(200, {"count": 1, "next": None, "previous": None, "results": [{"id": 7, "name": "P"}]})
         if call.path in ("/api/projects/7/", "/api/projects/@current/"):
-            return Said(200, {"id": 7, "organization": "o1" if "7" in call.path else organization, "name": "P"})
-        return Said(200, {"count": 0, "next": None, "previous": None, "results": []})
+            return Canned(200, {"id": 7, "organization": "o1" if "7" in call.path else organization, "name": "P"})
+        return Canned(200, {"count": 0, "next": None, "previous": None, "results": []})
 
     with answering(answer) as service:
         found = look(service.url, reach=False)

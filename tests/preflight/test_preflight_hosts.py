@@ -18,7 +18,7 @@ from tests.support.deliveries import Reply, planned, serving
 from tests.support.management_service import Asking, asking
 from tests.support.preflight import look
 from tests.support.scripted_api import answering
-from tests.support.scripted_server import Said
+from tests.support.scripted_server import Canned
 from tests.support.tls_servers import Authority, serving_tls
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -133,5 +133,5 @@ def test_a_service_with_another_clock() -> None:
         level, detail = look(server.url, personal="")["clock"]
     assert (level, "3 hours ahead of" in detail) == ("warning", True)
     projects = {"count": 1, "next": None, "previous": None, "results": [{"id": 7, "name": "P"}]}
-    with answering(lambda call: Said(200, projects, {"Date": behind})) as service:
+    with answering(lambda call: Canned(200, projects, {"Date": behind})) as service:
         assert look(service.url, reach=False)["clock"][0] == "warning"

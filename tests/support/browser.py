@@ -110,7 +110,7 @@ class Browser:
                 if "id" in message:
                     self._answers.pop(message["id"]).put(message)
                 elif message.get("sessionId") in self._tabs:
-                    self._tabs[message["sessionId"]].told(message["method"], message["params"])
+                    self._tabs[message["sessionId"]].record(message["method"], message["params"])
         for answer in self._answers.values():
             answer.put({"error": "the browser is gone"})
 
@@ -128,7 +128,7 @@ class Tab:
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         return self._browser.ask(method, self._session, **params)
 
-    def told(self, method: str, params: dict[str, Any]) -> None:
+    def record(self, method: str, params: dict[str, Any]) -> None:
         """Record an event of the protocol."""
         if method == "Page.loadEventFired":
             self._loaded.put("")

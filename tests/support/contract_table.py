@@ -173,10 +173,10 @@ def exact(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def holds(found: Any, wanted: Any) -> bool:
+def contains(found: Any, wanted: Any) -> bool:
     """Whether an answer contains what was written; it may have more members, such as what the service compiled."""
     if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(name in found and holds(found[name], wanted[name]) for name in wanted)
+        return isinstance(found, dict) and all(name in found and contains(found[name], wanted[name]) for name in wanted)
     if isinstance(wanted, list):
-        return isinstance(found, list) and len(found) == len(wanted) and all(map(holds, found, wanted))
+        return isinstance(found, list) and len(found) == len(wanted) and all(map(contains, found, wanted))
     return type(found) is type(wanted) and bool(found == wanted)

@@ -33,7 +33,7 @@ from pipeline.options import ApplyOptions, PlanOptions
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.plan.sealed.manifest import Plan
-from tests.support.scripted_server import Asked, Said
+from tests.support.scripted_server import Asked, Canned
 from tests.support.scripted_server import scripted as scripted
 from tests.support.scripted_server import serving as serving
 
@@ -227,7 +227,7 @@ class CallDestination:
 
 
 @dataclass(frozen=True)
-class Reply(Said):
+class Reply(Canned):
     """One answer of capture; by default that everything was taken."""
 
     body: Any = b'{"status":"Ok"}'

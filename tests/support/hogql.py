@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.support.relays import relay
 from tests.support.required import require
-from tests.support.scripted_server import Asked, Said
+from tests.support.scripted_server import Asked, Canned
 
 GROUP_COLUMNS = frozenset({"index", "team_id", "key", "created_at", "updated_at", "properties"})
 PERSON_COLUMNS = frozenset({"id", "created_at", "team_id", "properties", "is_identified"})
@@ -99,12 +99,12 @@ def like_the_real_service(to: str, asked: list[str]) -> Iterator[str]:
     `asked` gets every query.
     """
 
-    def instead(one: Asked) -> Said | None:
+    def instead(one: Asked) -> Canned | None:
         if not one.path.endswith("/query/"):
             return None
         sql = one.json["query"]["query"]
         asked.append(sql)
-        return Said(400, {"type": "validation_error", "detail": why}) if (why := refusal(sql)) else None
+        return Canned(400, {"type": "validation_error", "detail": why}) if (why := refusal(sql)) else None
 
     _grammar()  # here, so that a test without it is skipped before the server asks for it
     with relay(to, instead=instead) as url:

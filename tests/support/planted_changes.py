@@ -171,22 +171,22 @@ class Tree:
         text[change.line - 1] = change.after
         changed, passed = "\n".join(text), 0
         try:
-            if not self._holds(change, changed):
+            if not self._plant(change, changed):
                 return "(does not compile)", 0
             for stage in STAGES:
                 names, tests = tests[:stage], tests[stage:]
                 while failed := self._first_failure(names):
-                    self._holds(change, original)
+                    self._plant(change, original)
                     if failed not in names or not self._first_failure([failed]):
                         return failed, passed
                     names.remove(failed)
-                    self._holds(change, changed)
+                    self._plant(change, changed)
                 passed += len(names)
             return "", passed
         finally:
-            self._holds(change, original)
+            self._plant(change, original)
 
-    def _holds(self, change: Change, text: str) -> bool:
+    def _plant(self, change: Change, text: str) -> bool:
         """Write the file with a change; whether it compiles."""
         (self._path / change.file).write_text(text, encoding="utf-8")
         return not change.file.startswith(NATIVE) or self._run("-m", "pipeline.native.build").returncode == 0

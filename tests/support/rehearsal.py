@@ -118,6 +118,6 @@ def landed(*events: dict[str, Any], **switches: Any) -> list[PersonProfile]:
     return room.persons()
 
 
-def told(service: Room) -> list[tuple[str, str]]:
+def warnings_of(service: Room) -> list[tuple[str, str]]:
     """The types of the warnings, each with the distinct_id of its event."""
     return [(warning.type, warning.distinct_id) for warning in service.warnings()]

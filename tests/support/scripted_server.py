@@ -47,7 +47,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Said:
+class Canned:
     """One answer; a body that is not bytes is sent as JSON. Status 0 cuts the connection instead.
 
     `cut` is after how many bytes of the body the connection is cut, although all of them were announced.
@@ -59,7 +59,7 @@ class Said:
     cut: int | None = None
 
 
-Answer = Callable[[Asked], Said]
+Answer = Callable[[Asked], Canned]
 
 
 @dataclass
@@ -102,7 +102,7 @@ class _Listening(ThreadingHTTPServer):
                     socket.socket.shutdown(connection, socket.SHUT_RDWR)
         super().server_close()
 
-    def heard(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Said:
+    def received(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Canned:
         """Record a request; the answer to it."""
         with self._lock:
             asked = Asked(len(self.asked), method, target, headers, body)
@@ -125,7 +125,7 @@ class _Connection(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
-        said = self.server.heard(self.command, self.path, headers, body)
+        said = self.server.received(self.command, self.path, headers, body)
         if not said.status:
             self.close_connection = True
             return
@@ -173,6 +173,6 @@ def serving(
         server.server_close()
 
 
-def scripted(*answers: Said) -> Answer:
+def scripted(*answers: Canned) -> Answer:
     """These answers in turn, the last one for ever."""
     return lambda asked: answers[min(asked.number, len(answers) - 1)]

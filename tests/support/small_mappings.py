@@ -41,11 +41,11 @@ def drafted(sections: str, members: str, **options: Any) -> UnvalidatedEvent:
     return made
 
 
-def told(value: Value) -> str:
+def as_json(value: Value) -> str:
     """A value as JSON."""
     return bytes(raw(value)).decode()
 
 
 def properties(sections: str, members: str, **options: Any) -> dict[str, str]:
     """The properties of that event, as JSON."""
-    return {name: told(value) for name, value in drafted(sections, members, **options).properties.items()}
+    return {name: as_json(value) for name, value in drafted(sections, members, **options).properties.items()}

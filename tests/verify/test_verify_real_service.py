@@ -32,7 +32,7 @@ from tests.support.preflight import look
 from tests.support.preflight import send as send_live
 from tests.support.rehearsal import Room, event, send
 from tests.support.relays import relay
-from tests.support.scripted_server import Said
+from tests.support.scripted_server import Canned
 from tests.support.verification import PERSONAL, Sent, empty, sent
 
 PHASES = {"merges": 7, "profiles": 7, "groups": 12}
@@ -75,7 +75,7 @@ def test_groups_are_verified_by_the_numbers_of_their_types(tmp_path: Path) -> No
 def answering(room: Room, status: int) -> Iterator[str]:
     """The service of a room with this answer to the question for the group types."""
     detail = "API key missing required scope 'group:read'"
-    own = Said(status, {"type": "x", "code": "x", "detail": detail, "attr": None})
+    own = Canned(status, {"type": "x", "code": "x", "detail": detail, "attr": None})
     with relay(room.url, instead=lambda asked: own if asked.path.endswith("/groups_types/") else None) as url:
         yield url
 
