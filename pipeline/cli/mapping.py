@@ -289,7 +289,7 @@ def show_unfinished(name: str, choices: Mapping[str, str]) -> None:
 
 
 def _answer(choice: Choice, columns: Mapping[str, str]) -> str:
-    """Ask for one choice; the answer as it stands in the mapping."""
+    """Ask for one choice; the answer in the spelling of the mapping."""
     from pipeline.survey.draft import custom_answer
 
     click.echo("\n" + _folded(f"{choice.name}: {printable(choice.question, 600)}", 0), err=True)

@@ -173,7 +173,7 @@ def apply(
 
 
 def _confirm(phases: Mapping[str, int], address: str, sentence: str) -> None:
-    """Ask for the number of events that this run sends. Raises UsageError where the answer is another."""
+    """Ask for the number of events that this run sends. Raises UsageError if the answer is another."""
     events = sum(phases.values())
     click.echo(sentence, err=True)
     click.echo(f"Phases: {', '.join(f'{name} {count:,}' for name, count in phases.items() if count)}.", err=True)
@@ -374,7 +374,7 @@ def verify(
 
 
 def _confirm_repair(progress: Line, address: str, events: int) -> None:
-    """Ask for the number of events that are sent again. Raises UsageError where the answer is another."""
+    """Ask for the number of events that are sent again. Raises UsageError if the answer is another."""
     progress.pause()
     click.echo(f"To: {address}. {events:,} missing events would be sent again, with the same uuids.", err=True)
     common.ask_number(events, "send them again")
