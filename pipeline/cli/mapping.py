@@ -225,7 +225,7 @@ def _folded(text: str, indent: int) -> str:
 @click.option("--ask", is_flag=True, help="Ask on the terminal what the rows do not show, at most seven questions.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help=FILE_SETTINGS)
 def new(sources: tuple[str, ...], output: Path | None, ask: bool, settings: tuple[str, ...]) -> int:
-    """Write a commented starting mapping for an export: the shipped one where the tool is recognised.
+    """Write a commented starting mapping for an export: the shipped one if the tool is recognised.
 
     What the rows do not show is an open choice, marked in the file. A plan is not ready while one is left.
     """

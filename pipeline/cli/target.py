@@ -296,9 +296,8 @@ def resume_functions(
 ) -> int:  # fmt: skip
     """Turn on the hog functions that `apply --pause-functions` left off because a run was killed.
 
-    DIR is the plan's directory, or the state directory of a job with `functions: pause`.
-    A function that somebody changed meanwhile is left as it is, and named. Exit 5 if the service refuses, 6 if it
-    did not answer; run it again.
+    DIR is the plan's directory, or the state directory of a job with `functions: pause`. A function that was changed
+    meanwhile is left as it is, and named. Exit 5 if the service refuses, 6 if it did not answer; run it again.
     """
     from pipeline import config
     from pipeline.jobs import state_file
