@@ -3,7 +3,7 @@
     python benchmarks/compare.py                       all inputs, one round: about eight minutes
     python benchmarks/compare.py --only csv --repeat 3
     python benchmarks/compare.py --memory              peak memory at one and at ten times the input
-    python benchmarks/compare.py --mappings            every shipped mapping beside Mixpanel's, by bytes
+    python benchmarks/compare.py --mappings            every shipped mapping compared with Mixpanel's, by bytes
     python benchmarks/compare.py --against OTHER       two versions: OTHER is the `backcast` command of another one
     python benchmarks/compare.py --json                the numbers as JSON on stdout, the table on stderr
 
@@ -298,7 +298,7 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=1, help="rounds (default 1)")
     parser.add_argument("--only", action="append", choices=generate.KINDS, help="one input; may be repeated")
     parser.add_argument("--memory", action="store_true", help="compare peak memory at one and ten times the input")
-    parser.add_argument("--mappings", action="store_true", help="measure every shipped mapping beside Mixpanel's")
+    parser.add_argument("--mappings", action="store_true", help="measure every shipped mapping and Mixpanel's")
     parser.add_argument("--sample", action="append", default=[], help="with --mappings: one sample; may be repeated")
     parser.add_argument("--megabytes", type=int, default=16, help="with --mappings: of each export (default 16)")
     parser.add_argument("--json", action="store_true", help="the numbers as JSON on stdout")

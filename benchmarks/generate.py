@@ -230,7 +230,7 @@ def _row(rng: Random, second: int, milli: int, people: int) -> tuple[str, str, s
 
 
 def _csv(rng: Random, events: int) -> Iterator[str]:
-    """32 columns; one cell in fifty is quoted and holds a line end."""
+    """32 columns; one cell in fifty is quoted and contains a line end."""
     yield "event,distinct_id,timestamp,uuid," + ",".join(f"column_{n}" for n in range(28)) + "\r\n"
     pool = []
     for number in range(POOL):

@@ -5,9 +5,9 @@
 A round plans each sample's large export (benchmarks/samples.py) once, each in a process of its own with one worker.
 Numbers are CPU seconds, of the rounds the least, so that what else the machine does hardly matters.
 
-The ratio that counts is that of the bytes read. Where a row of a few bytes becomes a whole event, as CleverTap's cells
-do, or several, as each of Plausible's roll-ups does, most of the time is that of writing events, and the fair measure
-is the ratio of the bytes written, which stands beside it.
+The ratio that counts is that of the bytes read. If a row of a few bytes becomes a whole event, as CleverTap's cells do,
+or several, as each of Plausible's roll-ups does, most of the time is that of writing events, and the fair measure is
+the ratio of the bytes written, which is next to it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `pandas` is the usual script, which does with pandas what pandas can do: read in chunks of 1000, go over the rows with
 `iterrows`, read the time of each with `pd.to_datetime`, make a dictionary of it, `requests.post` the chunk.
-`pandas-rows` is the same but for the time, which the standard library reads. `pandas-columns` is by somebody at home in
+`pandas-rows` is the same but for the time, which the standard library reads. `pandas-columns` is by an expert in
 pandas, who maps whole columns at once (and so turns integers with gaps into floats). `pandas-dicts` is the quickest
 there is: pandas only reads, `to_dict` and plain dictionaries do the rest. All of them, and posthog-python, map with the
 same plain functions where they map row by row, and nothing in any of them is there to slow it down.

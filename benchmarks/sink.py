@@ -1,9 +1,9 @@
 """A server that reads each request to its end and answers 200, at almost no cost.
 
-Prints its port on the first line; `GET /counts` tells what came; ends when its standard input does.
-With `--keep FOLDER` it writes each inflated body there, named by its sha256 and how many came before it.
-With `--open` it also inflates and parses every body and counts events and distinct uuids: too dear for a
-timed run, and therefore used in a pass of its own that proves the clients deliver what they say.
+Prints its port on the first line; `GET /counts` shows what came; ends when its standard input does. With `--keep
+FOLDER` it writes each inflated body there, named by its sha256 and how many came before it. With `--open` it also
+inflates and parses every body and counts events and distinct uuids: too dear for a timed run, and therefore used in a
+pass of its own that proves the clients deliver what they say.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def test_a_sample_in_other_lines_and_another_order_is_the_same_events(name: str,
 
 
 def same_when_rewritten(name: str, tmp_path: Path) -> None:
-    """The golden file of a sample holds for a copy whose text files are `rewritten`."""
+    """The golden file of a sample is right for a copy whose text files are `rewritten`."""
     for file in samples.GOLDEN[name].files:
         source, copied = samples.SAMPLES / file, tmp_path / file
         copied.parent.mkdir(parents=True, exist_ok=True)

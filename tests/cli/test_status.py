@@ -1,4 +1,4 @@
-"""The numbers of `status` follow from the ledger's rows, whatever ended the runs, and agree with what apply said."""
+"""The numbers of `status` follow from the ledger's rows, however the runs ended, and agree with the output of apply."""
 
 from __future__ import annotations
 

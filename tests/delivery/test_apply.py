@@ -68,7 +68,7 @@ def test_begin_is_durable_before_a_byte_leaves(tmp_path: Path) -> None:
 
 
 def test_a_plan_with_nothing_to_send_makes_no_request(tmp_path: Path) -> None:
-    """If there is no event to send, no request is made, and none in a rehearsal."""
+    """Without an event to send, no request is made, also in a rehearsal."""
     (tmp_path / "ids.txt").write_text("person-0", "utf-8")
     directory = planned(tmp_path, 10, limit=1, since=None, exclude_ids=tmp_path / "ids.txt")
     plan = api.load_plan(directory)
@@ -82,8 +82,8 @@ def test_a_plan_with_nothing_to_send_makes_no_request(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_begins_where_the_ledger_is(tmp_path: Path) -> None:
-    """Nothing sent: it packs everything, asks nobody and writes no ledger. Half sent: it packs the other half and does
-    not change a byte of the ledger. All sent: nothing is left."""
+    """Nothing sent: it packs everything, makes no request and writes no ledger. Half sent: it packs the other half and
+    does not change a byte of the ledger. All sent: nothing is left."""
     directory = planned(tmp_path, 60, files=1)
     with serving(scripted(Reply(), Reply(), Reply(503), Reply(401))) as server:
         dry = run(directory, server.url, dry_run=True)

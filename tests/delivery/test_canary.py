@@ -126,8 +126,8 @@ def _events(place: Directory) -> Iterator[tuple[int, int, bytes]]:
 
 
 def test_a_person_with_many_events_is_taken_only_for_a_name_of_their_own_and_is_named(tmp_path: Path) -> None:
-    """The busy person is left out if others show the name; for a name that nobody else has they are taken, or reported
-    if there is no room. If there is no room for anybody, the error has the number that would do."""
+    """The busy person is left out if others show the name; for a name that no other person has they are taken, or
+    reported if they do not fit. If nobody fits, the error has the number that would do."""
     busy = [("Viewed", 2021)] * 30
     few = {f"p{one}": [("Viewed", 2021)] * 2 for one in range(5)}
     without = chosen(export_of(tmp_path / "a", {"busy": busy} | few, canary=50))

@@ -381,7 +381,7 @@ def test_an_answer_that_repeats_the_key_is_stored_without_it(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("reply", [OFFERED, Reply(404, b"Not Found"), Reply(200, b"<html>"), Reply(400, b"no")])
 def test_auto_asks_once_and_never_changes(tmp_path: Path, reply: Reply) -> None:
-    """The question has no event: the answer holds for the whole plan. If anything else answers, /batch/ is used."""
+    """The question has no event: the answer applies to the whole plan. If anything else answers, /batch/ is used."""
     directory = plan_of(tmp_path)
     chosen, other, path = ("v1", "batch", PATH) if reply is OFFERED else ("batch", "v1", "/batch/")
     with serving(accepting(Reply(401, EMPTY), first=reply)) as server:

@@ -1,7 +1,8 @@
 """A run that is killed anywhere is finished by the next one: the same set lands, and little is sent twice.
 
-By the run's own SIGKILL at a step that it counts, a commit of the ledger or a side of a request, of which `make soak`
-tries all; by somebody else's while the service has one of its requests; or a real `backcast apply`, by any signal.
+A run kills itself by SIGKILL at a step that it counts, which is a commit of the ledger or a side of a request (`make
+soak` tries all of them); or it is killed from outside while the service has one of its requests; or a real `backcast
+apply` gets any signal.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ def test_a_write_ahead_log_cut_short_loses_no_event(tmp_path: Path) -> None:
     """Power is lost, and the log is torn after the last commit: only what was in flight is sent again. Even where the
     disk lost commits that it had confirmed the set is the same, and more is sent again.
 
-    Where it lost all of the run, the ledger is refused as an older one, until a person says to go on without it.
+    If it lost all of the run, the ledger is refused as an older one, until a person continues without it.
     """
     directory = planned(tmp_path, 80, batch=BATCH)
     with LocalService(keys=KEYS) as service, acting(service, directory, 4, Run.kill) as (server, run):

@@ -66,7 +66,7 @@ def test_what_was_written_is_read(
 @example("a,'\n',a\n", "'", True)
 @example('a,"\'"\na\n', "'", True)
 def test_counting_quotes_agrees_with_the_reader(text: str, quote: str, final: bool) -> None:
-    """If counting quotes claims to know the record ends of a text, the csv reader finds the same."""
+    """If counting quotes claims to know the record ends of a block, the csv reader finds the same."""
     data = text.encode()
     known = data if final else data[: data.rfind(b"\n") + 1]
     dialect = Dialect(quote=quote)

@@ -247,7 +247,7 @@ def test_a_copy_in_posthog_at_the_edge_of_a_page_is_not_a_missing_event(tmp_path
 
 @pytest.mark.parametrize("name", APIS)
 def test_a_key_that_is_refused_stops_at_once(name: str, tmp_path: Path) -> None:
-    """401 is not tried again, and the key is not shown where the answer repeats it."""
+    """401 is not tried again, and the key is masked in the message if the answer repeats it."""
     marks = b"bad key: testMARKED-account testMARKED-mixpanel testMARKED-amplitude phx_testMARKED"
     api = replace(APIS[name], faults={number: instead(401, marks) for number in range(9)})
     with exporting(api) as server:

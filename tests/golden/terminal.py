@@ -2,7 +2,7 @@
 
 `make golden` writes the files again.
 
-Colours are written as ⟦1;32⟧; times of the run, seconds and ports are replaced. stderr stands below a line.
+Colours are written as ⟦1;32⟧; times of the run, seconds and ports are replaced. stderr is below a line.
 """
 
 from __future__ import annotations

@@ -342,7 +342,7 @@ def test_any_order_and_any_cut_into_blocks_gives_the_same(
 def test_the_service_takes_every_link_in_any_order_and_makes_the_persons_of_the_plan(
     pairs: list[Seen], events: dict[str, int], users: set[str], most: int, chance: random.Random
 ) -> None:
-    """No link is refused, there are no chains, no person has too many ids, and refused pairs join nobody."""
+    """No link is refused, chains do not occur, no person has too many ids, and refused pairs are not joined."""
     found = resolved([pairs], events, users=users, most=most)
     service = MergingService(chance.sample(found.links, len(found.links)))
     assert (service.persons(), service.refused) == (found.persons(), [])

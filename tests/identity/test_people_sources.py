@@ -23,7 +23,7 @@ def profile(distinct_id: Any, **more: Any) -> dict[str, Any]:
 def test_the_profile_of_a_cluster_is_that_of_the_user_whose_events_have_its_label(tmp_path: Path) -> None:
     """No event is sent under the label, so nothing is merged and no second person is made; the profile is the user's.
 
-    Of a label that two users share it is the first one's; of one that events bear alone, the merged person's.
+    If two users share a label, it is the first one's; if events have only the label, the merged person's.
     """
     events = [
         mixpanel(1, "label", _user_id="324172"), mixpanel(2, "tablet", _user_id="bob"),

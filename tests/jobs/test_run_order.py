@@ -1,4 +1,4 @@
-"""The rules of apply and verify for a plan hold for a job too: rehearsal, canary, endpoint, functions, depth."""
+"""The rules of apply and verify for a plan apply to a job too: rehearsal, canary, endpoint, functions, depth."""
 
 from __future__ import annotations
 

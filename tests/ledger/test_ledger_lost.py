@@ -171,7 +171,7 @@ def test_a_ledger_of_an_older_version_gets_its_marker(tmp_path: Path) -> None:
 
 
 def test_a_plan_of_which_nothing_was_taken_is_forgotten_whole(tmp_path: Path) -> None:
-    """The marker goes with the ledger, and the directory is free; this does not hold if only the ledger was removed."""
+    """The marker goes with the ledger, and the directory is free, but not if only the ledger was removed."""
     path = tmp_path / "ledger.sqlite"
     Ledger(path).open("plan", "1", "there").close()
     check_nothing_sent(path)

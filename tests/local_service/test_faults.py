@@ -58,7 +58,7 @@ def post(to: LocalService | str, content: bytes | None = None, *, timeout: float
 
 
 def statuses(to: LocalService | str, count: int = 1) -> list[int]:
-    """The statuses of this many requests, one after another; 0 is no answer."""
+    """The statuses of this many requests, one after another; 0 if none came."""
     found = [0] * count
     for number in range(count):
         with contextlib.suppress(httpx.TransportError):

@@ -76,9 +76,9 @@ def service() -> Iterator[LocalService]:
 def test_every_page_is_whole_readable_and_named(service: LocalService, tab: Tab) -> None:
     """No request leaves the origin, nothing is missing, the console stays empty, and no hostile text runs.
 
-    Every text stands out from what is behind it by 4.5 to 1, in light and in dark. Controls and links are named,
-    headings in order, cells under headers, one landmark holds the content. On a telephone too nothing is wider than
-    the window: wide tables scroll inside of themselves.
+    All text has a contrast of 4.5 to 1 with its background, in light and in dark. Controls and links are named,
+    headings in order, cells under headers, one landmark holds the content. On a telephone too nothing is wider than the
+    window: wide tables scroll inside of themselves.
     """
     for number, path in enumerate(PAGES):
         assert (tab.failures, tab.complaints) == ([], [])  # for the pages before; none of them was refused

@@ -222,7 +222,7 @@ INEFFECTIVE = [
 
 @pytest.mark.parametrize(("sections", "message", "place"), INEFFECTIVE)
 def test_what_has_no_effect_is_an_error_with_its_place(sections: str, message: str, place: tuple[int, int]) -> None:
-    """The message says what cannot happen, and the place where it is written."""
+    """The message names the conflict, and the place where it is written."""
     head = HEAD.replace("event: /name", "event: {lower: /name}") if "no event has" in message else HEAD
     with pytest.raises(MappingError) as caught:
         check_mapping(parse(head + sections, "shop.yaml"))

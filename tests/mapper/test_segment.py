@@ -130,7 +130,7 @@ IDENTIFIES = [{"id": "i-1", **CALL, "name": "Ada"}, {"id": "i-2", **CALL, "user_
 def test_all_tables_of_a_folder_are_read_in_one_plan_each_as_what_it_is(tmp_path: Path) -> None:
     """The plan seals each file's table; files recognised by their columns have none, and no row is rejected.
 
-    Two mappings have one tool: the plan is held against the one it was made with.
+    Two mappings have one tool: the plan is compared with the one it was made with.
     """
     plan, events = planned(tmp_path / "plan", [SAMPLES / "segment" / "warehouse"])
     assert (plan.tool, plan.mapping.name, mapping_of(plan)) == (

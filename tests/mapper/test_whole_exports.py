@@ -160,7 +160,7 @@ def test_a_copy_of_mixpanels_export_is_the_same_events(tmp_path: Path) -> None:
 
 
 def test_openpanel_rows_are_the_same_events_in_every_form(tmp_path: Path) -> None:
-    """Properties are an object in JSON lines, a map in Parquet, and JSON text in CSV where the query makes it one."""
+    """Properties are an object in JSON lines, a map in Parquet, and JSON in CSV if the query makes it so."""
     rows = openpanel.events()
     table, parquet = tmp_path / "events.csv", tmp_path / "events.parquet"
     cells = [row | {name: json.dumps(row[name]) for name in ("properties", "groups")} for row in rows]

@@ -11,9 +11,9 @@ from tests.models.keys import DAY, Row, standing
 
 HOUR = 3600
 LAG, YOUNG = 49 * HOUR, 48 * HOUR
-"""A window is due so long after its end; a row that is younger then is rejected (jobs.md, `lag`)."""
+"""A window is due this long after its end; a row that is younger then is rejected (jobs.md, `lag`)."""
 MOST_GROUP_TYPES = 5
-"""Of a project (docs/know/service.md, Groups)."""
+"""The most in a project (docs/know/service.md, Groups)."""
 Rows = tuple[Row, ...]
 Export = Mapping[int, Mapping[str, Rows]]
 """The files of each window, and their rows."""

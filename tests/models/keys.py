@@ -51,8 +51,8 @@ class Standing:
 def standing(
     rows: Iterable[Row], picks: Iterable[Row] = (), earliest: bool = False, collapse: bool = False
 ) -> Standing:
-    """Of the rows of one key the last one received is sent, with `earliest` the first one; then the latest; then that
-    of the greatest content, which is one of `picks` (docs/change/architecture.md, Duplicates). A row without a time of
+    """If rows have one key, the last one received is sent, with `earliest` the first one; then the latest; then that of
+    the greatest content, which is one of `picks` (docs/change/architecture.md, Duplicates). A row without a time of
     receipt comes after those that have one: the documents do not say."""
     found, keys = Standing(), defaultdict(list)
     for row in rows:

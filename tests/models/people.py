@@ -151,7 +151,8 @@ class People(NamedTuple):
 
 
 def survivors(rows: Iterable[Row]) -> list[Row]:
-    """Of Segment's calls with one messageId the one received last is kept; the others have no effect (design §6).
+    """If several of Segment's calls have one messageId, the one received last is kept; the others have no effect
+    (design §6).
 
     An alias of an id to itself is left out (`incomplete_merge`) and takes no part.
     """

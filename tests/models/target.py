@@ -1,7 +1,7 @@
 """What the target makes of events in their order of arrival: persons, merges, properties and groups.
 
 Written from the documents alone, as the other models here: it imports nothing of the product. *service* is
-docs/know/service.md, *facts* the pages of facts beside the design.
+docs/know/service.md, *facts* the pages of facts next to the design.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The C part holds its bounds whatever Python hands it: wrong types, sizes, callbacks that raise, change or come again.
+"""The C part keeps within its bounds whatever Python passes: wrong types, sizes, callbacks that raise, change things or
+call again.
 
 Each of these is harmless or an error of Python's. `make sanitize` runs them where a byte too many is seen.
 """

@@ -83,7 +83,7 @@ def found_in(events: list[Event], folder: Path, most: int = MOST_EVENTS, **thres
 
 @cache
 def history() -> list[Event]:
-    """A clean history; nobody changes it."""
+    """A clean history, which tests do not change."""
     return clean(1)
 
 

@@ -1,4 +1,5 @@
-"""Publishing a plan into a bucket: the old plan or the new one, whole, however it ends and whoever else publishes."""
+"""Publishing a plan into a bucket: the old plan or the new one, whole, however it ends and whatever else is
+published."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_row_of_the_far_future_is_a_reject(tool: str, zone: str | None, window
 
 
 def test_what_a_spreadsheet_rounded_is_neither_a_person_nor_a_time(tmp_path: Path) -> None:
-    """Each such row is a reject with one code, and such an id joins nobody."""
+    """Each such row is a reject with one code, and such an id is never merged."""
     (tmp_path / "a.csv").write_text(
         "name,who,anon,at\n"
         "Seen,9.91214E+15,,1609459200123\n"  # an id

@@ -103,7 +103,7 @@ def test_a_receipt_replaces_a_receipt_and_no_other_file(plan: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("file", ["facts", "requests"])
 def test_no_receipt_is_written_of_a_damaged_plan(plan: Path, file: str) -> None:
-    """It would state digests that nobody finds again: the error names the file and the remedy."""
+    """It would state digests that cannot be reproduced: the error names the file and the remedy."""
     first = next(path for path in (plan / file).iterdir())
     add(first, b"x")
     with pytest.raises(StalePlan, match=f"{first.name} was changed after it was sealed") as raised:

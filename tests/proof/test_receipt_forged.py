@@ -248,7 +248,8 @@ def test_only_regular_files_of_the_export_are_opened(plan: Path, make: Callable[
     "path", ["/etc/passwd", "../plan/plan.json", "a/../../plan/plan.json", "..", "", "/dev/zero", "a\0b", "x" * 5_000]
 )
 def test_a_path_of_a_receipt_does_not_lead_out_of_the_export(plan: Path, path: str) -> None:
-    """Whatever the digest, nothing outside is read, so it is no way to find out whether a file there is this one."""
+    """Whatever the digest, nothing outside is read, so a receipt cannot be used to find out whether a file there has
+    this content."""
     file = plan / "receipt.json"
     content = json.loads(file.read_text())
     content["inputs"][0].update(path=path)

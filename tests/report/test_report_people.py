@@ -252,8 +252,8 @@ def test_the_policy_is_shown_in_words(tmp_path: Path, policy: str, words: str) -
 
 
 def test_what_is_missing_is_one_line(tmp_path: Path) -> None:
-    """Without profiles merges are shown as usual; without anything about people there is no heading and no empty
-    table."""
+    """Without profiles merges are shown as usual; without anything about people neither a heading nor an empty table
+    appears."""
     seen = planned(tmp_path, STRANGERS, person_properties="none")
     assert seen.text("Profile updates").startswith("No profiles are sent (person properties: none)")
     assert "Profile updates" not in Page(seen.page).tables

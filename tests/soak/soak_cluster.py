@@ -1,8 +1,8 @@
 """Twenty million events on a cluster whose two workers are killed again and again, by the real commands (half an hour).
 
 Planned once, and sent by two sender processes in runs of which the first ones are killed, and a sender process before
-each. Each event arrives, once, or twice where a process that was killed left it in doubt; the memory of a worker is
-bounded. `make soak` runs it; SOAK_CLUSTER_EVENTS is another number, of three million or more.
+each. Each event arrives, once, or twice if a killed process left it in doubt; the memory of a worker is bounded. `make
+soak` runs it; SOAK_CLUSTER_EVENTS is another number, of three million or more.
 
 Before that, in a minute, every sample is planned on a cluster: `make test` plans one of each kind there.
 """

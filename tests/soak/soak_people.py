@@ -1,7 +1,7 @@
 """A plan of five million distinct ids takes at most 700 MB over all its processes, by the real command (6 minutes).
 
-Four million devices, each first alone and then beside one of a million users, who have a property each. `make soak`
-runs it; SOAK_IDS asks for other numbers.
+Four million devices, each first alone and then with one of a million users, who have a property each. `make soak` runs
+it; SOAK_IDS asks for other numbers.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Cluster:
         """One more worker, in a working directory of its own if need be.
 
         At the paths of `mounts` it has other files or folders than this process, as on another machine; None stands for
-        an empty folder. Where that is not allowed the test is skipped.
+        an empty folder. If that is not allowed, the test is skipped.
         """
         assert self.address
         self.started += 1

@@ -1,7 +1,8 @@
 """Runs that die at a chosen point, in separate processes, and what must be true after the next run.
 
 A point is a step of a run that can be counted: before and after each commit of the ledger, before each request and
-after each answer. A run counts its own points and ends itself at one of them by SIGKILL; or somebody else kills it.
+after each answer. A run counts its own points and ends itself at one of them by SIGKILL; or it is killed from
+outside.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ ANY_ANSWERS = [
     Response(ResponseKind.TOO_LARGE, 413),
     Response(ResponseKind.STOP, 401, taken=False),
 ]
-"""Of every kind, and most of them good: for a service that answers at random."""
+"""All kinds of answers, most of them good: for a service that answers at random."""
 BODY = seal_batch([b'{"event":"a","uuid":"0188a5eb-0000-7000-8000-000000000001"}'], 0, Envelope(KEY)).body
 """A request of one event."""
 Identity = tuple[str, str, str, str]

@@ -1,6 +1,6 @@
 """The export APIs of Mixpanel, Amplitude and PostHog as scripted servers, with their known misbehaviours.
 
-What they hold follows from a number, so a test knows what has to arrive. A fault replaces the answer to one request.
+Their events follow from a number, so a test knows what has to arrive. A fault replaces the answer to one request.
 """
 
 from __future__ import annotations

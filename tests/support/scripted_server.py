@@ -157,7 +157,7 @@ def serving(
 ) -> Iterator[Server]:
     """Serve at 127.0.0.1, behind TLS if a context is given; `answer` may be called from several threads.
 
-    Unless told otherwise it is a capture service and nothing more: other methods than POST are 501, and not counted.
+    By default it is a capture service and nothing more: other methods than POST are 501, and not counted.
     """
     server = _Listening(answer, methods, port)
     if tls is not None:
