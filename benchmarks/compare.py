@@ -1,9 +1,9 @@
-"""Measure backcast beside its peers, in turn and in one run, and print the ratios.
+"""Measure backcast and its peers, in turn and in one run, and print the ratios.
 
     python benchmarks/compare.py                       all inputs, one round: about eight minutes
     python benchmarks/compare.py --only csv --repeat 3
     python benchmarks/compare.py --memory              peak memory at one and at ten times the input
-    python benchmarks/compare.py --mappings            every shipped mapping beside Mixpanel's, by bytes
+    python benchmarks/compare.py --mappings            every shipped mapping compared with Mixpanel's, by bytes
     python benchmarks/compare.py --against OTHER       two versions: OTHER is the `backcast` command of another one
     python benchmarks/compare.py --json                the numbers as JSON on stdout, the table on stderr
 
@@ -50,7 +50,7 @@ MAPPINGS = {
     "parquet": TABLE,
 }
 FLAT = "jsonl"
-"""The input that the others are compared with by bytes."""
+"""The input with which the others are compared by bytes."""
 KEY = {"BACKCAST_PROJECT_KEY": "phc_test_bench"}
 PROVED_EVENTS = 12_000
 Result = dict[str, Any]
@@ -58,7 +58,7 @@ Result = dict[str, Any]
 
 @dataclass(slots=True)
 class Bench:
-    """Where things are, and what was asked."""
+    """Paths and options."""
 
     work: Path
     backcast: str | None
@@ -69,9 +69,9 @@ class Bench:
     besides: int = 0
     files: dict[tuple[str, int], Path] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
-    """By input, the bytes of the rows that backcast reads, without compression."""
+    """By input, the bytes of the rows that backcast reads, uncompressed."""
     written: dict[str, int] = field(default_factory=dict)
-    """By input, the bytes of the events that it makes of them."""
+    """By input, the bytes of the events made from them."""
 
     def file(self, kind: str, events: int) -> Path:
         """The generated input, written once."""
@@ -107,12 +107,12 @@ class Bench:
         shutil.rmtree(plan)
         if phases["events"] != events:
             raise measure.Failed(f"backcast settled {phases['events']:,} of {events:,} events of {kind}")
-        # Merges and profiles, which the peers do not send, cost time and count for nothing.
+        # Merges and profiles, which the peers do not send, take time but are not counted.
         self.besides = sum(phases.values()) - events
         return {"plan": summary(planned, events), "apply": summary(applied, events)}
 
     def peer(self, name: str, kind: str, events: int, to: measure.Sink) -> Result:
-        """One run of a peer; its rate leaves its start and imports out."""
+        """One run of a peer; its rate excludes its start and imports."""
         assert self.peer_python is not None
         script = str(Path(__file__).with_name("peers.py"))
         done = measure.run(
@@ -201,8 +201,8 @@ def middle(made: list[dict[str, Result]]) -> dict[str, Result]:
 def compare_bytes(
     results: dict[str, dict[str, Result]], made: dict[str, list[dict[str, Result]]], bench: Bench
 ) -> None:
-    """Add to plan and apply of each input how many bytes a CPU second reads and writes, beside flat JSON lines: above 1
-    is faster. Of the rounds the least time counts, so that what else the machine does hardly matters."""
+    """Add to plan and apply of each input how many bytes a CPU second reads and writes, compared with flat JSON lines:
+    above 1 is faster. The least time of the rounds counts, so that other work of the machine hardly matters."""
     for name in ("plan", "apply"):
         seconds = {kind: min(one[name]["cpu_us"] for one in each) for kind, each in made.items() if name in each[0]}
         for key, counted in (("read", bench.bytes), ("written", bench.written)):
@@ -214,7 +214,7 @@ def compare_bytes(
 
 
 def table(results: dict[str, dict[str, Result]]) -> str:
-    """The numbers as text; ratios are of rates, to posthog-python with default settings and to pandas."""
+    """The numbers as a table; ratios are of rates, to posthog-python with default settings and to pandas."""
     head = [
         "input",
         "what",
@@ -243,7 +243,7 @@ def table(results: dict[str, dict[str, Result]]) -> str:
 
 
 def versions(results: dict[str, dict[str, Result]]) -> str:
-    """How this version stands to the one that it was measured against: above 1 is faster, dearer and larger."""
+    """How this version compares with the other one: above 1 is faster, dearer and larger."""
     head = ["input", "what", "events/s", "CPU us/event", "peak MB"]
     lines = [
         [kind, name, *(f"{r[f'{key}_to_before']:.2f}" for key in ("rate", "cpu_us", "peak_mb"))]
@@ -291,14 +291,14 @@ def say(sentence: str) -> None:
 
 
 def main() -> int:
-    """The command; gives its exit code."""
+    """The command; returns its exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, help="rows for backcast (default 1,000,000; 100,000 with --memory)")
     parser.add_argument("--peer-events", type=int, default=30_000, help="rows for each peer (default 30,000)")
     parser.add_argument("--repeat", type=int, default=1, help="rounds (default 1)")
     parser.add_argument("--only", action="append", choices=generate.KINDS, help="one input; may be repeated")
     parser.add_argument("--memory", action="store_true", help="compare peak memory at one and ten times the input")
-    parser.add_argument("--mappings", action="store_true", help="measure every shipped mapping beside Mixpanel's")
+    parser.add_argument("--mappings", action="store_true", help="measure every shipped mapping and Mixpanel's")
     parser.add_argument("--sample", action="append", default=[], help="with --mappings: one sample; may be repeated")
     parser.add_argument("--megabytes", type=int, default=16, help="with --mappings: of each export (default 16)")
     parser.add_argument("--json", action="store_true", help="the numbers as JSON on stdout")
@@ -315,7 +315,7 @@ def main() -> int:
         say(f"{asked.backcast} is not there: only the peers are measured")
     report: Result = {"format": "backcast.bench/1", "cores": os.cpu_count(), "python": sys.version.split()[0]}
     with tempfile.TemporaryDirectory(prefix="backcast-bench-", dir=asked.folder) as work:
-        # What is measured is what was installed: compiled, whatever this environment says, and not into the repository.
+        # The installed version is measured: compiled, whatever this environment says, and not into the repository.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = str(Path(work) / "bytecode")
         bench = Bench(Path(work), backcast, asked.peer_python, events, asked.peer_events, asked.against)

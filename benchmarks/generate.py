@@ -1,4 +1,4 @@
-"""Seeded exports to measure with: the same events and seed give the same rows.
+"""Seeded exports for measurements: the same events and seed give the same rows.
 
 A row is put together from a pool of ready-made fragments and its own ids, times and numbers, so that writing
 a million takes seconds; no two rows are alike. Rows are in time order, in UTC, and years older than 48 hours.
@@ -47,7 +47,7 @@ WORDS += ["koala", "lumen", "meadow", "naïve", "été", "灯"]
 
 
 def generate(kind: str, events: int, folder: Path, seed: int = 1) -> Path:
-    """Write `events` rows of one kind into `folder`; gives the file."""
+    """Write `events` rows of one kind into `folder`; returns the file."""
     path = folder / KINDS[kind]
     rng = Random(seed)
     if kind == "jsonl":
@@ -69,7 +69,7 @@ def generate(kind: str, events: int, folder: Path, seed: int = 1) -> Path:
 
 
 def row_bytes(kind: str, path: Path) -> int:
-    """The bytes of the rows without compression: of text as it is, of Parquet as Arrow's columns."""
+    """The uncompressed bytes of the rows: of text as it is, of Parquet as Arrow's columns."""
     if kind == "parquet":
         import pyarrow.parquet as pq
 
@@ -230,7 +230,7 @@ def _row(rng: Random, second: int, milli: int, people: int) -> tuple[str, str, s
 
 
 def _csv(rng: Random, events: int) -> Iterator[str]:
-    """32 columns; one cell in fifty is quoted and holds a line end."""
+    """32 columns; one cell in fifty is quoted and contains a line end."""
     yield "event,distinct_id,timestamp,uuid," + ",".join(f"column_{n}" for n in range(28)) + "\r\n"
     pool = []
     for number in range(POOL):

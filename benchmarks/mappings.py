@@ -1,13 +1,13 @@
-"""Measure every shipped mapping by the bytes it plans, beside Mixpanel's: what `compare.py --mappings` prints.
+"""Measure every shipped mapping by the bytes it plans, compared with Mixpanel's: what `compare.py --mappings` prints.
 
     python benchmarks/mappings.py PLAN     the CPU seconds of the transform alone over a plan
 
 A round plans each sample's large export (benchmarks/samples.py) once, each in a process of its own with one worker.
 Numbers are CPU seconds, of the rounds the least, so that what else the machine does hardly matters.
 
-The ratio that counts is that of the bytes read. Where a row of a few bytes becomes a whole event, as CleverTap's cells
-do, or several, as each of Plausible's roll-ups does, most of the time is that of writing events, and the fair measure
-is the ratio of the bytes written, which stands beside it.
+The ratio that counts is that of the bytes read. If a row of a few bytes becomes a whole event, as CleverTap's cells do,
+or several, as each of Plausible's roll-ups does, most of the time is that of writing events, and the fair measure is
+the ratio of the bytes written, which is next to it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEAD = (
     "transform MB/s", "to Mixpanel", "us/row",
 )  # fmt: skip
 RATES = (("plan", "bytes", "plan"), ("written", "event_bytes", "plan"), ("transform", "bytes", "transform"))
-"""The rates: what they are called, of which bytes, by which seconds."""
+"""The rates: their names, the bytes and the seconds in them."""
 Result = dict[str, Any]
 
 

@@ -1,8 +1,8 @@
-"""What people use today, written plainly: posthog-python, and the pandas and requests script.
+"""What people use today, written plainly: posthog-python, and scripts with pandas and requests.
 
 `pandas` is the usual script, which does with pandas what pandas can do: read in chunks of 1000, go over the rows with
 `iterrows`, read the time of each with `pd.to_datetime`, make a dictionary of it, `requests.post` the chunk.
-`pandas-rows` is the same but for the time, which the standard library reads. `pandas-columns` is by somebody at home in
+`pandas-rows` is the same but for the time, which the standard library reads. `pandas-columns` is by an expert in
 pandas, who maps whole columns at once (and so turns integers with gaps into floats). `pandas-dicts` is the quickest
 there is: pandas only reads, `to_dict` and plain dictionaries do the rest. All of them, and posthog-python, map with the
 same plain functions where they map row by row, and nothing in any of them is there to slow it down.
@@ -58,7 +58,7 @@ DROPPED = ["$mp_api_endpoint", "$mp_api_timestamp_ms", "mp_processing_time_ms", 
 
 
 def read_time(value: Any) -> datetime:
-    """Seconds since 1970 or a text, by the standard library."""
+    """Seconds since 1970 or a string, by the standard library."""
     if isinstance(value, str):
         return datetime.fromisoformat(value)
     return value if isinstance(value, datetime) else datetime.fromtimestamp(value, UTC)
@@ -114,7 +114,7 @@ def from_amplitude(row: Row, when_of: ReadTime) -> Row:
 
 
 def from_table(row: Row, when_of: ReadTime) -> Row:
-    """A row of a CSV or Parquet file as an event; a `properties` column is JSON text."""
+    """A row of a CSV or Parquet file as an event; a `properties` column is JSON."""
     rest = {key: value for key, value in row.items() if key not in ("event", "timestamp", "uuid")}
     if "properties" in rest:
         rest |= json.loads(rest.pop("properties"))

@@ -43,9 +43,9 @@ TABLE = [word for name in ("event", "distinct_id", "timestamp") for word in ("--
 UUID = ["--set", "uuid=uuid"]
 FILE_ROWS = 20_000
 ID = re.compile(rb'(?<=")([0-9A-Za-z-]*)[0-9a-f]{6}(?=")')
-"""The text of an id, which ends in hexadecimal digits."""
+"""The end of an id, in hexadecimal digits."""
 ALIKE = ("plan", "digest", "seconds", "version")
-"""What `plan --json` says of the plan itself and not of the export; everything else has to be equal."""
+"""What `plan --json` says about the plan itself and not about the export; everything else has to be equal."""
 SAMPLE_INPUTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "mixpanel": (("mixpanel",), ("-m", "mixpanel", "--timezone", "America/New_York")),
     "mixpanel people": (
@@ -104,7 +104,7 @@ class Body(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What one version made of an input."""
+    """The result of one version for an input."""
 
     codes: tuple[int, int, int]
     plan: dict[str, Any]
@@ -113,7 +113,7 @@ class Sent:
 
 
 def send(command: str, sources: list[str], words: tuple[str, ...], folder: Path) -> Sent:
-    """Plan an input, send it to a sink, list its rejects; all that can be compared of it."""
+    """Plan an input, send it to a sink, list its rejects; everything that can be compared."""
     plan, bodies = folder / "plan", folder / "bodies"
     bodies.mkdir(parents=True)
     planned = _run(command, "plan", *sources, *words, *ANYTHING, "--as-of", AS_OF, "-o", str(plan), "--json", "--quiet")
@@ -144,7 +144,7 @@ def _run(*command: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def differences(one: Sent, other: Sent) -> list[str]:
-    """What two versions did differently with one input, a sentence each."""
+    """How two versions differ for one input, a sentence each."""
     found = []
     if one.codes != other.codes:
         found.append(f"exit codes of plan, apply and rejects: {one.codes} and {other.codes}")
@@ -162,7 +162,7 @@ def differences(one: Sent, other: Sent) -> list[str]:
 
 
 def mutated(tool: str, rows: int, folder: Path) -> Path:
-    """An export of so many rows: in turn one of the samples' with ids of its own, and a mutated one."""
+    """An export of this many rows: in turn one of the samples' with its own ids, and a mutated one."""
     base = sample_rows({"generic": "rejects"}.get(tool, tool))
     where = folder / tool
     where.mkdir()
@@ -183,7 +183,7 @@ def _with_own_ids(row: bytes, number: int) -> bytes:
 
 
 def main() -> int:
-    """The command; gives its exit code."""
+    """The command; returns its exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backcast", default=str(Path(sys.executable).with_name("backcast")), help="our command")
     parser.add_argument("--against", required=True, help="the other version's command")

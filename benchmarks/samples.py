@@ -1,4 +1,4 @@
-"""Exports as large as one likes, of rows like those of the sample exports: what `compare.py --mappings` plans.
+"""Exports of any size, of rows like those of the sample exports: what `compare.py --mappings` plans.
 
 The files of a sample that have events are repeated, each copy with ids and times of its own, and written in their own
 format again; all other files, such as lookup tables and manifests, stay as they are.
@@ -32,7 +32,7 @@ from pipeline.plan.requests.query import opened
 from pipeline.plan.sealed.freshness import open_plan
 
 golden: Any = import_module("tests.golden.samples")
-"""Imported by its name, since for mypy the folder of the golden files has it."""
+"""Imported by its name, since for mypy it belongs to the folder of the golden files."""
 
 VARYING = re.compile(
     r"(?P<member>\"(?:idVisit|pageId|idvisit|idlink_va)\": ?\"?)(?P<number>[0-9]+)"
@@ -42,16 +42,16 @@ VARYING = re.compile(
     r"|(?P<epoch>(?<![\w.+-])1[0-9]{9})(?P<rest>[0-9]{3}|[0-9]{6})?(?![\w.-])"
     r"|(?P<id>(?<![A-Za-z0-9])(?=[A-Za-z]*[0-9][A-Za-z]*[0-9])[0-9A-Za-z]{16,}(?![A-Za-z0-9])|(?<!\w)[a-z]{20,}(?!\w))"
 )
-"""Ids and times in a text. Matomo's ids are small numbers, which only their names show."""
+"""Ids and times in a file. Matomo's ids are small numbers, which only their names show."""
 COPY = 100_000
-"""What a copy adds to such a number."""
+"""The number that a copy adds to each of them."""
 MANIFEST = ".txt"
-"""A file that states the digests of others, which are no longer true."""
+"""A file with the digests of others, which are no longer true."""
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A large export: where it is, the words that `plan` is given, and the bytes of its rows without compression."""
+    """A large export: its path, the arguments for `plan`, and the uncompressed bytes of the rows."""
 
     mapping: str
     files: tuple[Path, ...]
@@ -124,7 +124,7 @@ def _members(parts: set[tuple[str, str]], file: str) -> set[str]:
 
 
 def _repeated(name: str, content: bytes, times: int, members: set[str]) -> tuple[bytes, int]:
-    """The file with its rows that many times, and their bytes without compression."""
+    """The file with its rows that many times, and their uncompressed bytes."""
     if name.endswith(".zip"):
         return _zip(content, times, members)
     if name.endswith(".tar.gz"):
@@ -207,7 +207,7 @@ def _parquet(content: bytes, times: int) -> tuple[bytes, int]:
 
 
 def varied(text: str, number: int) -> str:
-    """The text with the ids and times of a copy; copy 0 is the text itself."""
+    """The content with the ids and times of a copy; copy 0 is unchanged."""
     return VARYING.sub(lambda found: _changed(found, number), text) if number else text
 
 

@@ -1,9 +1,9 @@
-"""A server that reads each request to its end and answers 200, and costs next to nothing.
+"""A server that reads each request to its end and answers 200, at almost no cost.
 
-Prints its port on the first line; `GET /counts` tells what came; ends when its standard input does.
-With `--keep FOLDER` it writes each inflated body there, named by its sha256 and how many came before it.
-With `--open` it also inflates and parses every body and counts events and distinct uuids: too dear for a
-timed run, and therefore used in a pass of its own that proves the clients deliver what they say.
+Prints its port on the first line; `GET /counts` shows what came; ends when its standard input does. With `--keep
+FOLDER` it writes each inflated body there, named by its sha256 and how many came before it. With `--open` it also
+inflates and parses every body and counts events and distinct uuids: too dear for a timed run, and therefore used in a
+pass of its own that proves the clients deliver what they say.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEAD_END = b"\r\n\r\n"
 
 @dataclass(slots=True)
 class Counts:
-    """What came: requests and their body bytes; events and uuids only where bodies are opened."""
+    """What arrived: requests and their body bytes; events and uuids only if bodies are opened."""
 
     opens: bool = False
     keep: Path | None = None
@@ -41,7 +41,7 @@ class Counts:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One client's connection, kept alive; bodies are counted where they land and not copied."""
+    """One client's connection, kept alive; bodies are counted in place and not copied."""
 
     def __init__(self, counts: Counts) -> None:
         self.counts = counts
@@ -51,12 +51,12 @@ class Connection(asyncio.BufferedProtocol):
         self.left = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember where to answer."""
+        """Keep the transport for the answers."""
         assert isinstance(transport, asyncio.WriteTransport)
         self.transport = transport
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """The one buffer, over and over."""
+        """The one buffer, reused."""
         return self.room
 
     def buffer_updated(self, nbytes: int) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pipeline.timestamps import DAY
 
 QUARTER = 900_000_000
-"""Offsets are told apart to a quarter of an hour, in µs."""
+"""Offsets are distinguished to a quarter of an hour, in µs."""
 LATENCY = 30_000_000
 """Rows arrive some seconds after they happen, so this much is added before rounding, in µs."""
 WEST, EAST = -12 * 3600, 14 * 3600

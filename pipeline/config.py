@@ -118,9 +118,9 @@ def checked_project_key(key: Secret, *, cloud: bool = False, warn: Callable[[str
 def project_key_fault(text: str, *, cloud: bool = False) -> KeyFault | None:
     """What is wrong with a capture key; None if nothing is. `cloud`: it is for one of the service's own regions.
 
-    Capture refuses most of these (docs/know/service.md#event-fields). Quotes, and text of any other shape, it takes
-    for a key that nobody has: the answer is 200 and the events are lost. A region's keys begin with phc_, except those
-    of its oldest projects, which have 14 or more letters and digits. Other services may give keys of any shape.
+    Capture refuses most of these (docs/know/service.md#event-fields). Quotes, and text of any other shape, it takes for
+    an unknown key: the answer is 200 and the events are lost. A region's keys begin with phc_, except those of its
+    oldest projects, which have 14 or more letters and digits. Other services may give keys of any shape.
     """
     if not text:
         return KeyFault(

@@ -1,4 +1,4 @@
-"""What the tests of several files are given."""
+"""Fixtures that several test files use."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from tests.support.commands import Printed, calling
 from tests.support.deliveries import KEY
 from tests.support.required import require
 
-# A busy machine makes a single example slow, which is no fault of the code.
+# A busy machine makes a single example slow, which is not a fault of the code.
 hypothesis.settings.register_profile("backcast", deadline=None)
 hypothesis.settings.load_profile("backcast")
-os.environ.pop("COLUMNS", None)  # xdist tells its workers a width, and tables would keep to it
+os.environ.pop("COLUMNS", None)  # xdist gives its workers a width, and tables would be folded to it
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # So a shell starts what it leaves in the background, and then no process that is started here hears Ctrl-C.
+    # A shell starts background jobs like this, and then no process that is started here receives Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["XDG_STATE_HOME"] = str(Path(__file__).parent.parent / ".pytest_cache" / "state")
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
-    # The tests start hundreds of processes, and each would compile all of the package again: a quarter of their time.
+    # The tests start hundreds of processes, and each would compile the whole package again: a quarter of their time.
     os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parent.parent / ".pytest_cache" / "bytecode")
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Two processes for a core: half of the time of the tests is waiting, for answers, locks and disks."""
+    """Two processes per core: half of the tests' time is waiting for answers, locks and disks."""
     return min(8, 2 * (os.cpu_count() or 1))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what waits longest, clusters and pages, so that no process is left with them in the end."""
+    """Begin with the tests that wait longest, clusters and pages, so that none of them runs alone at the end."""
     items.sort(key=lambda item: not item.nodeid.startswith(("tests/engines", "tests/docs")))
 
 
 def pytest_collection_finish() -> None:
-    """Hide the thousands of tests from the garbage collector, which needs a sixth of the time to look at them."""
+    """Hide the thousands of tests from the garbage collector, which spends a sixth of the time looking at them."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_unconfigure() -> None:
-    """Let what is still there be freed in order, as libraries in C++ demand with many lines of complaint."""
+    """Let the remaining objects be freed in order; libraries in C++ complain at length otherwise."""
     gc.unfreeze()
 
 

@@ -1,4 +1,4 @@
-"""A package imports only packages above it, and each library is imported by few of them."""
+"""A package imports only packages above it, and only a few packages import each library."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ LIBRARIES = {
         "zstandard": "extractors.containers",
     }.items()
 }
-"""A library may be imported in these packages (or modules) alone."""
+"""Only these packages (or modules) may import the library."""
 
 
 def modules() -> list[Path]:
@@ -78,13 +78,13 @@ LOOKED_AT = (ast.Import, ast.ImportFrom, ast.If, ast.FunctionDef, ast.AsyncFunct
 
 @cache
 def nodes(path: Path) -> list[ast.AST]:
-    """What the tests here look at of a file."""
+    """The parts of a file's syntax tree that these tests look at."""
     return [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, LOOKED_AT)]
 
 
 @cache
 def imports(path: Path) -> tuple[tuple[str, int, bool], ...]:
-    """(module, line, whether only for types) of every import in a file, wherever it stands."""
+    """(module, line, whether only for types) of every import in a file, anywhere in it."""
     return tuple(_imports(path))
 
 
@@ -112,7 +112,7 @@ def _imports(path: Path) -> Iterator[tuple[str, int, bool]]:
 
 
 def test_every_package_is_in_the_order() -> None:
-    """A new top-level module or package has to be given its place in the list."""
+    """A new top-level module or package has to be put into the list."""
     packages = {name_of(path).split(".")[0] for path in modules()} - {"", "__main__"}
     assert packages == set(PACKAGES)
 
@@ -131,7 +131,7 @@ def test_a_package_imports_only_packages_above_it() -> None:
 
 def test_the_local_service_judges_by_code_of_its_own() -> None:
     """The service imports nothing of ours, so that it can judge the rest; how counts are drawn judges nothing, and
-    the table of operations is compared with the contract by tests."""
+    tests compare the table of operations with the contract."""
     allowed = {"errors", "management", "management.models", "management.operations"}
     wrong = [
         f"{name_of(path)}:{line} {module}"
@@ -146,7 +146,7 @@ def test_the_local_service_judges_by_code_of_its_own() -> None:
 
 
 def test_a_library_is_imported_by_few() -> None:
-    """Each third-party library is imported in one place, or in the few that are drawn."""
+    """Each third-party library is imported in one place, or in the few that are listed."""
     wrong = []
     for path in modules():
         for module, line, typing_only in imports(path):
@@ -156,8 +156,8 @@ def test_a_library_is_imported_by_few() -> None:
     assert wrong == []
 
 
-def test_modules_are_no_longer_than_a_person_reads() -> None:
-    """About 350 lines at most, so that a file holds one thing."""
+def test_modules_are_short_enough_to_read() -> None:
+    """About 350 lines at most, so that a file has one subject."""
     long = {name_of(path): lines for path in modules() if (lines := path.read_text().count("\n")) > 420}
     assert long == {}
 
@@ -176,7 +176,7 @@ def test_no_function_has_more_than_eight_parameters() -> None:
 
 
 def test_a_connection_of_sqlite_is_closed_by_name() -> None:
-    """Its own `with` statement ends a transaction and leaves the file open, which Python 3.13 warns of at some time."""
+    """Its own `with` statement ends a transaction and leaves the file open, of which Python 3.13 warns at some time."""
     found = []
     for path in (*modules(), *(ROOT / "tests").rglob("*.py")):
         if "sqlite3.connect(" in path.read_text(encoding="utf-8"):

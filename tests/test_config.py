@@ -1,4 +1,4 @@
-"""Keys come from a file or the environment, are looked at before they are used, and are never shown."""
+"""Keys come from a file or the environment, are checked before they are used, and are never shown."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ KEY = "phc_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
     ],
 )
 def test_a_secret_never_shows_itself(shown: str) -> None:
-    """However a secret is written out, its text is not there."""
+    """However a secret is written out, its value is not there."""
     assert KEY not in shown
     assert "***" in shown
 
 
 @pytest.mark.parametrize("copier", [pickle.dumps, copy.copy, copy.deepcopy, msgspec.json.encode, json.dumps])
 def test_a_secret_is_never_copied_out_of_the_process(copier: object) -> None:
-    """Pickling, copying and encoding refuse, and their message does not tell it either."""
+    """Pickling, copying and encoding refuse, and their message does not show it either."""
     with pytest.raises(TypeError) as caught:
         copier(Secret(KEY))  # type: ignore[operator]
     assert KEY not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_key_is_of_a_file_or_else_of_the_environment(tmp_path: Path) -> None:
-    """White space around it is left off, 64 characters are the most; no personal key is an empty secret, which is
-    false. `reveal` is the one way to the text."""
+    """White space around it is removed, 64 characters are the maximum; a missing personal key is an empty secret, which
+    is false. `reveal` is the only way to the value."""
     (tmp_path / "key").write_text(f"{KEY}\n")
     longest = "phc_" + "x" * 60
     assert project_key(str(tmp_path / "key"), {"BACKCAST_PROJECT_KEY": "phc_other"}).reveal() == KEY
@@ -88,8 +88,9 @@ def test_a_project_key_that_capture_would_refuse_is_refused_here_without_showing
         ("phx_0123456789", "stops", "stops"),
     ],
 )
-def test_a_text_that_does_not_look_like_a_capture_key(text: str, cloud: str, elsewhere: str) -> None:
-    """A region stops what cannot be a key of it; its oldest projects, and other services, have keys of other shapes."""
+def test_a_value_that_does_not_look_like_a_capture_key(text: str, cloud: str, elsewhere: str) -> None:
+    """A region refuses a key that cannot be one of its keys; its oldest projects, and other services, have keys of
+    other forms."""
     for at_cloud, expected in ((True, cloud), (False, elsewhere)):
         warned: list[str] = []
         found = ""
@@ -103,7 +104,7 @@ def test_a_text_that_does_not_look_like_a_capture_key(text: str, cloud: str, els
 
 
 def test_a_key_file_that_cannot_be_read_names_the_file_and_the_flag(tmp_path: Path) -> None:
-    """Exit 2 for an absent file and for one that is no text."""
+    """Exit 2 for a missing file and for one that is not text."""
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\0")
     for name in ("absent", "bytes"):
         with pytest.raises(UsageError, match=name) as caught:

@@ -1,4 +1,4 @@
-"""The error tree is drawn in its docstring, complete, with the exit code of each."""
+"""The docstring of the errors draws their whole tree, with the exit code of each."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_drawn_tree_is_the_real_one() -> None:
 
 @pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
 def test_an_error_crosses_a_process_border_whole(kind: type[BackcastError]) -> None:
-    """Message, hint and facts are there again on the other side."""
+    """Message, hint and fields are the same on the other side."""
     before = an_error(kind)
     after = pickle.loads(pickle.dumps(before))
     assert type(after) is kind
@@ -55,12 +55,12 @@ def test_an_error_crosses_a_process_border_whole(kind: type[BackcastError]) -> N
 
 
 def test_a_mapping_error_says_file_line_and_column() -> None:
-    """As editors and people expect it; some errors concern the whole file."""
+    """In the form that editors and people expect; some errors concern the whole file."""
     assert str(an_error(errors.MappingError)) == "what happened, at shop.yaml:3:7"
     assert str(errors.MappingError("no cases", file="shop.yaml")) == "no cases, at shop.yaml"
 
 
-def test_every_refusal_stands_in_the_table_and_says_what_to_do() -> None:
+def test_every_refusal_is_in_the_table_and_says_what_to_do() -> None:
     """Errors of exit 2, 3 and 4, and checks that stop, with their words; `make golden` writes the table again."""
     table = refusals.table()
     assert table == refusals.FILE.read_text(encoding="utf-8")

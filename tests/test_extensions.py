@@ -60,13 +60,14 @@ PLACES = {
         "from pipeline.report.registry import Values, on_page, on_terminal\n",
     ),
 }
-"""For each section of the page: the file that its first example goes into (at the end, where it exists), and its
-imports, which the page leaves out."""
+"""For each section of the page: the file for its first example (at its end, if it exists), and its imports, which the
+page leaves out."""
 OPTION = (
     ("pipeline/options/reading.py", "class RejectsOptions", "    code: "),
     ("pipeline/api.py", "def read_rejects", "    return "),
 )
-"""The files of an option's two examples, and the lines before which they go: the first such line after a definition."""
+"""The files for an option's two examples, and the lines before which they go: the first such line after a
+definition."""
 ROWS = (
     '{"id":"1","acme_event":"page","user":"u-1","device":"d-1","at":1672628645000,"data":{"plan":" p r o "}}\n'
     '{"id":"2","acme_event":"SALE","user":"u-1","device":"d-1","at":1672628646000,"data":{}}\n'
@@ -87,7 +88,7 @@ def squashing(mapping: str) -> str:
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package in which each example stands in its place."""
+    """A copy of the package with each example in its place."""
     folder = tmp_path_factory.mktemp("extended")
     shutil.copytree(ROOT / "pipeline", folder / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "mappings", folder / "mappings")
@@ -107,7 +108,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python(folder: Path, *words: str, path: str = "") -> tuple[int, str]:
-    """The exit code of a Python that imports from this path, else from the folder, and what it prints."""
+    """The exit code of a Python that imports from this path, or by default from the folder, and what it prints."""
     done = subprocess.run(
         [sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": path or str(folder), "COLUMNS": "200"},
@@ -152,7 +153,7 @@ def test_every_example_takes_part_in_a_job(extended: Path) -> None:
 
 
 def test_what_an_example_leaves_out_is_its_imports_alone() -> None:
-    """Each example is a whole entry: the page's text and the imports above are all that a person writes."""
+    """Each example is a whole entry: the page's code and the imports above are all that a person writes."""
     for anchor, (place, imports) in PLACES.items():
         if place.endswith(".py"):
             compile(imports + example(anchor), place, "exec")
@@ -241,7 +242,7 @@ def test_a_mapping_of_a_package_runs_no_code(site: Site) -> None:
 
 
 def test_a_name_that_two_have_is_an_error_that_names_both(site: Site) -> None:
-    """A shipped mapping, and a format and a verb of another package; what is not concerned goes on."""
+    """A shipped mapping, and a format and a verb of another package; everything else works."""
     mixpanel = (ROOT / "mappings" / "mixpanel.yaml").read_text("utf-8")
     both = {"backcast.formats": {"commented": "other.a"}, "backcast.verbs": {"squash": "other.b", "const": "other.b"}}
     site.install("other", "3", {"backcast.mappings": {"all": "other"}, **both}, {"other/mixpanel.yaml": mixpanel})
@@ -267,7 +268,7 @@ def test_a_name_that_two_have_is_an_error_that_names_both(site: Site) -> None:
 
 
 def test_a_broken_package_is_named_and_breaks_nothing_else(tmp_path: Path) -> None:
-    """Help and other mappings go on; a plan says what was left out, and using it says where it is wrong."""
+    """Help and other mappings work; a plan says what was left out, and using it says where it is wrong."""
     site = Site(tmp_path)
     entry_points, files = acme()
     files["acme_backcast/commented.py"] = "import nowhere_to_be_found\n"
@@ -295,7 +296,7 @@ def test_a_broken_package_is_named_and_breaks_nothing_else(tmp_path: Path) -> No
 
 
 def test_help_and_import_look_for_no_package(site: Site) -> None:
-    """Nothing of a package is found or imported before a name of it is needed."""
+    """Nothing of a package is found or imported before one of its names is needed."""
     script = (
         "import sys, pipeline, pipeline.cli; from pipeline.cli import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"

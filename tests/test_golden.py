@@ -1,4 +1,4 @@
-"""Every sample export becomes just what its golden file says, and so do its people."""
+"""Every sample export, and its people, become exactly what its golden file says."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.plain_http import PLAIN
 
 @pytest.mark.parametrize("name", samples.GOLDEN)
 def test_a_sample_becomes_what_its_golden_file_says(name: str) -> None:
-    """Counts, merges, events as sent and rejects are those that were read and agreed to."""
+    """Counts, merges, events as sent and rejects are those that were reviewed."""
     assert samples.golden(name) == samples.agreed(name)
 
 
@@ -36,7 +36,7 @@ def test_no_sample_depends_on_the_machine() -> None:
 
 
 def same_elsewhere(names: Iterable[str], **environment: str) -> None:
-    """These samples become what their golden files say in a process of its own with this environment."""
+    """These samples become what their golden files say in a separate process with this environment."""
     program = "import sys; from tests.golden.samples import agreed, golden\n"
     program += "print([name for name in sys.argv[1:] if golden(name) != agreed(name)])"
     command = [sys.executable, "-c", program, *names]
@@ -47,7 +47,7 @@ def same_elsewhere(names: Iterable[str], **environment: str) -> None:
 
 
 def test_each_broken_row_is_rejected_with_the_code_it_names() -> None:
-    """The rows of `sample_data/rejects` say themselves what is wrong with them."""
+    """The rows of `sample_data/rejects` contain the code that they must get."""
     story = samples.agreed("rejects").splitlines()
     rejects = [json.loads(line) for line in story if line.startswith('{"part"')]
     told = [re.search(r'expect":"(\w+)', reject["record"]) for reject in rejects]
@@ -65,12 +65,12 @@ def test_every_sample_folder_has_a_golden_file() -> None:
 
 MARK = b"\xef\xbb\xbf"
 UNTOUCHED = {"rejects", "braze", "customerio", "generic-parquet", "rudderstack-lake"}
-"""Samples of binary files alone, and those that say of their rows where they are."""
+"""Samples of binary files only, and those whose rows contain their place."""
 
 
 def rewritten(path: Path) -> None:
-    """A text file with a byte order mark, its rows in reverse, and lines that end as on Windows. Others stay, and so do
-    the rows of a JSON document, and those of a table with line breaks in its cells."""
+    """A text file with a byte order mark, its rows in reverse, and Windows line ends. Others do not change, nor do the
+    rows of a JSON document, and those of a table with line breaks in its cells."""
     packed = path.read_bytes()
     content = gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed
     try:
@@ -93,7 +93,7 @@ def rewritten(path: Path) -> None:
 def story(text: str) -> tuple[object, ...]:
     """The counts and checks of a golden file, and its lines in no order.
 
-    The check of that order, and the verdict that is made of all checks, may differ.
+    The check of that order, and the verdict that depends on all checks, may differ.
     """
     first, *lines = text.splitlines()
     counts = json.loads(first)
@@ -109,7 +109,7 @@ def test_a_sample_in_other_lines_and_another_order_is_the_same_events(name: str,
 
 
 def same_when_rewritten(name: str, tmp_path: Path) -> None:
-    """The golden file of a sample holds for a copy whose text files are `rewritten`."""
+    """The golden file of a sample is right for a copy whose text files are `rewritten`."""
     for file in samples.GOLDEN[name].files:
         source, copied = samples.SAMPLES / file, tmp_path / file
         copied.parent.mkdir(parents=True, exist_ok=True)
@@ -129,7 +129,7 @@ def service() -> Iterator[LocalService]:
         yield started
 
 
-def told(name: str) -> list[dict[str, Any]]:
+def lines_of(name: str) -> list[dict[str, Any]]:
     """The lines of a golden file."""
     return [json.loads(line) for line in people.path_of(name).read_text("utf-8").splitlines()]
 
@@ -137,14 +137,14 @@ def told(name: str) -> list[dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", people.NAMES)
 def test_a_samples_people_are_those_of_its_golden_file(name: str, service: LocalService) -> None:
-    """The persons with their ids and properties, and the groups, are those that were read and agreed to; the service
-    refused no merge and had to pass over nothing; and each person is found on the service's page by any of its ids."""
+    """The persons with their ids and properties, and the groups, are those that were reviewed; the service refused no
+    merge and ignored nothing; and each person is found on the service's page by any of its ids."""
     people.send(name, service)
     assert people.people(name, service) == people.path_of(name).read_text(encoding="utf-8")
     project = people.NAMES.index(name) + 1
     assert service.warnings(project) == []
     with httpx.Client(base_url=service.url, timeout=30, **PLAIN) as browser:
-        for person in told(name) if name in ("mixpanel-people", "segment") else ():
+        for person in lines_of(name) if name in ("mixpanel-people", "segment") else ():
             for one in person.get("ids", ()):
                 shown = found(browser, project, one)
                 wanted = [*person["ids"], *person["properties"]]
@@ -152,7 +152,7 @@ def test_a_samples_people_are_those_of_its_golden_file(name: str, service: Local
 
 
 def found(browser: httpx.Client, project: int, text: str) -> str:
-    """The page of people with this text, once persons are worked out of what landed."""
+    """The page of people that match this string, once persons are computed."""
     until = time.monotonic() + 60
     while True:
         answer = browser.get("/people", params={"project": project, "text": text})
@@ -163,10 +163,10 @@ def found(browser: httpx.Client, project: int, text: str) -> str:
 
 @pytest.mark.slow
 def test_people_are_the_same_from_the_archive_and_from_the_warehouse() -> None:
-    """Which ids belong together, and what is said of their persons, is told by every form of an export alike."""
+    """Every format of an export gives the same joined ids and the same properties of persons."""
     for forms in (("segment", "segment-warehouse"), ("rudderstack", "rudderstack-staging", "rudderstack-lake")):
-        persons = [{tuple(one["ids"]): one["properties"] for one in told(name) if "ids" in one} for name in forms]
+        persons = [{tuple(one["ids"]): one["properties"] for one in lines_of(name) if "ids" in one} for name in forms]
         for one in persons:
-            one.pop(("user-0",), None)  # of before the archive: the warehouse's `users` alone remember
+            one.pop(("user-0",), None)  # from before the archive: only the warehouse's `users` have it
         assert all(one == persons[0] for one in persons)
         assert all({"user-1", "user-1b"} <= {id for ids in one for id in ids} for one in persons)

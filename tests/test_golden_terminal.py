@@ -1,4 +1,4 @@
-"""What commands print on a terminal and into a pipe is what was read and agreed to."""
+"""What commands print on a terminal and into a pipe is what was reviewed."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ def test_no_golden_screen_is_wider_or_longer_than_it_may_be() -> None:
         wide = [line for line in lines if cell_len(line) > int(columns) and not whole]
         assert [line for line in wide if not line.startswith(("  backcast", "Report:"))] == []
         if not name.startswith(("survey", "rejects", "run")):
-            assert len(lines) <= 40 + 1, file.name  # apply begins with a line on the capture key
+            assert len(lines) <= 40 + 1, file.name  # apply begins with a line about the capture key

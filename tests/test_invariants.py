@@ -1,4 +1,4 @@
-"""The invariants that a plan has to keep (docs/know/promises.md), over exports that hold every kind of row."""
+"""The invariants of a plan (docs/know/promises.md), over exports with every kind of row."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ SINGLE = st.one_of(
     st.builds(lambda code: {"fault": code}, st.sampled_from(["bad_value"])),
     st.builds(lambda user, time: {"id": user, "link": "d-1", "at": time}, st.sampled_from(["u-1", "u-2"]), TIMES),
 )  # fmt: skip
-"""Rows of at most one event: copies with a key and without, some of each kind that is left out."""
+"""Rows of at most one event: copies with a key and without, and some of each kind that is left out."""
 ROWS = st.lists(
     st.one_of(SINGLE, SINGLE, st.builds(lambda many: {"many": many}, st.lists(SINGLE, max_size=3))), max_size=14
 )
 
 
 def laid_out(place: Path, files: list[list[dict[str, Any]]], *, packed: bool = False, **options: Any) -> Made:
-    """A plan of rows in these files. Blank lines keep two files from being the same bytes, which are read once."""
+    """A plan of rows in these files. Blank lines make two files differ, as equal ones are read once."""
     paths = []
     for number, rows in enumerate(files):
         path = write(place / f"{number}.jsonl", ["" for _ in range(number)] + list(rows))
@@ -57,7 +57,7 @@ def cut(rows: list[dict[str, Any]], places: list[int]) -> list[list[dict[str, An
 
 @settings(max_examples=25, deadline=None)
 @given(ROWS.filter(len), st.lists(st.integers(0, 99), max_size=2), st.booleans())
-def test_a_plan_balances_tells_what_it_rejects_and_is_what_an_apply_makes(
+def test_a_plan_balances_shows_what_it_rejects_and_is_what_an_apply_makes(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], places: list[int], collapse: bool
 ) -> None:
     """Over one plan each: `balances`, `rejects_are_found`, `sends_what_was_planned`, `cells_add_up`."""
@@ -72,7 +72,7 @@ def test_a_plan_balances_tells_what_it_rejects_and_is_what_an_apply_makes(
 
 
 def cells_add_up(made: Made, rows: list[dict[str, Any]]) -> None:
-    """Every row with a time ends in one cell of its UTC day, whatever became of it."""
+    """Every row with a time is in one cell of its UTC day, whatever its outcome."""
     found = Counter[str]()
     for (_, day, _), count in made.cells().items():
         assert count > 0
@@ -82,7 +82,7 @@ def cells_add_up(made: Made, rows: list[dict[str, Any]]) -> None:
 
 
 def balances(made: Made, files: list[list[dict[str, Any]]]) -> None:
-    """Rows read = mapped + skipped + rejected, in each part and in all, with each code's count adding up."""
+    """Rows read = mapped + skipped + rejected, in each part and in total, and each code's count adds up."""
     plan = made.plan
     assert [part.rows for part in plan.parts] == [len(file) for file in files if file]
     for part in plan.parts:
@@ -96,7 +96,8 @@ def balances(made: Made, files: list[list[dict[str, Any]]]) -> None:
 
 
 def rejects_are_found(made: Made, place: Path) -> None:
-    """By its number and its byte offset each rejected row is found again in its file, and it has a code and words."""
+    """By its number and its byte offset each rejected row is found again in its file, and it has a code and a
+    message."""
     for reject in map(json.loads, made.directory.rejects.read_text().splitlines()):
         content = (place / reject["part"]).read_bytes()
         assert reject["record"] == [line for line in content.decode().splitlines() if line][reject["row"] - 1]
@@ -106,7 +107,7 @@ def rejects_are_found(made: Made, place: Path) -> None:
 
 
 def sends_what_was_planned(made: Made) -> None:
-    """An apply makes the events of the plan in number, by cell, each with a uuid that no other has."""
+    """An apply makes the planned number of events, by cell, each with a unique uuid."""
     sent = made.sent()
     assert len(sent) == made.plan.events.phases["events"]
     assert len({event["uuid"] for event in sent}) == len(sent)
@@ -118,7 +119,7 @@ def sends_what_was_planned(made: Made) -> None:
 
 
 def test_a_plan_is_the_same_under_any_zone_language_hash_seed_and_number_of_workers(tmp_path: Path) -> None:
-    """The host says nothing of what would be sent: one digest, the same requests."""
+    """What would be sent does not depend on the host: one digest, the same requests."""
     for file in range(3):
         lines = []
         for number in range(40):
@@ -165,7 +166,8 @@ def test_no_order_of_rows_or_files_changes_what_is_sent(
 
 
 def test_an_export_with_one_row_in_a_hundred_copied_across_files_is_sent_whole_and_once(tmp_path: Path) -> None:
-    """Keyless copies stay, each with a uuid of its own; keyed ones leave one event; the order of files is nothing."""
+    """Keyless copies are kept, each with a uuid of its own; keyed ones leave one event; the order of files does not
+    matter."""
     random = Random(7)
     rows = [row(id=f"u-{random.randrange(50)}", at=THEN + n, key=f"k{n}" if n % 2 else None, n=n) for n in range(2_000)]
     rows += [dict(random.choice(rows)) for _ in range(20)]
@@ -182,7 +184,7 @@ def test_an_export_with_one_row_in_a_hundred_copied_across_files_is_sent_whole_a
 
 
 def test_the_source_id_keeps_two_projects_of_one_tool_apart(tmp_path: Path) -> None:
-    """And nothing else of the options is in a uuid."""
+    """No other option affects a uuid."""
 
     def uuid(place: str, **options: Any) -> str:
         return str(laid_out(tmp_path / place, [[row(key="k")]], **options).sent()[0]["uuid"])
@@ -203,7 +205,7 @@ def test_a_row_of_several_events_that_falls_leaves_no_count_behind(tmp_path: Pat
 
 
 def test_events_that_would_overwrite_a_profile_are_counted(tmp_path: Path) -> None:
-    """`$set` takes the last value sent, however old; the plan says how many events carry one. `$set_once` is safe."""
+    """`$set` takes the last value sent, however old; the plan says how many events have one. `$set_once` is safe."""
     rows = [row(key=key, **properties) for key, properties in (("a", {"$set": {"plan": "pro"}}), ("b", {}))]
     rows += [row(**{"$set": {"plan": "free"}}), row(key="c", **{"$set_once": {"plan": "pro"}})]
     made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="0"), *rows])])

@@ -19,7 +19,7 @@ from tests.support.services import running
 
 
 def test_every_function_is_there_typed_documented_and_listed() -> None:
-    """Each has a docstring, and a type for every parameter and the result; dir() shows `__all__`."""
+    """Each has a docstring, and a type for every parameter and the result; dir() lists `__all__`."""
     for name in pipeline.__all__:
         signature = inspect.signature(getattr(pipeline, name))
         types = [signature.return_annotation, *(one.annotation for one in signature.parameters.values())]
@@ -70,7 +70,7 @@ def test_apply_raises_what_stopped_it(tmp_path: Path) -> None:
 
 
 def test_a_rehearsal_can_go_through_faults(tmp_path: Path) -> None:
-    """What misbehaved is told beside what landed all the same."""
+    """The result has the faults, and what landed nevertheless."""
     done = pipeline.rehearse_plan(planned(tmp_path, 40), RehearseOptions(faults=["before:503,times=2"], fault_seed=7))
     assert done.verification.proved
     assert [tally.acted > 0 for tally in done.faults] == [True]
@@ -79,7 +79,7 @@ def test_a_rehearsal_can_go_through_faults(tmp_path: Path) -> None:
 
 
 def test_verify_adds_its_result_to_the_report(tmp_path: Path) -> None:
-    """What was applied to a local service is proved from Python."""
+    """A plan that was applied to a local service is verified from Python."""
     directory = planned(tmp_path, 20)
     with running() as service:
         pipeline.apply_plan(directory, service.url, ApplyOptions(), project_key=service.capture_key)

@@ -1,4 +1,4 @@
-"""The wheel holds what the command needs, and the repository is what `make` says it is."""
+"""The wheel contains what the command needs, and the repository is as `make` describes it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def plain(name: str) -> str:
 
 
 def needed(extras: set[str]) -> set[str]:
-    """The names of everything installed that the project needs here, directly or not."""
+    """The names of all installed distributions that the project needs here, directly or not."""
     waiting = list(PROJECT["dependencies"])
     for extra in extras:
         waiting += PROJECT["optional-dependencies"][extra]
@@ -78,7 +78,7 @@ def below(folder: str) -> set[str]:
 
 
 def test_the_wheel_holds_the_bundled_folders_byte_for_byte(wheel: zipfile.ZipFile) -> None:
-    """Each file of `mappings/` and `sample_data/` stands below `pipeline/_bundled/` unchanged."""
+    """Each file of `mappings/` and `sample_data/` is below `pipeline/_bundled/` unchanged."""
     prefix = "pipeline/_bundled/"
     held = {name.removeprefix(prefix) for name in wheel.namelist() if name.startswith(prefix)}
     assert held == below("mappings") | below("sample_data")
@@ -86,7 +86,7 @@ def test_the_wheel_holds_the_bundled_folders_byte_for_byte(wheel: zipfile.ZipFil
 
 
 def test_the_wheel_holds_the_package_its_command_and_its_licence(wheel: zipfile.ZipFile) -> None:
-    """All of `pipeline` and no test, benchmark or other top folder; `backcast` is its one command."""
+    """All of `pipeline`, and no test, benchmark or other top folder; `backcast` is its only command."""
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert {name.split("/")[0] for name in names} == {"pipeline"}
     assert {name for name in below("pipeline") if name.endswith(".py")} <= names
@@ -98,7 +98,7 @@ def test_the_wheel_holds_the_package_its_command_and_its_licence(wheel: zipfile.
 
 
 def test_the_wheel_works_in_an_environment_of_its_own(built: Path, tmp_path: Path) -> None:
-    """It has nothing of this repository: dependencies apart, only what the wheel brought. A sample is rehearsed."""
+    """It does not use this repository: except for dependencies, only what is in the wheel. A sample is rehearsed."""
     venv.create(tmp_path / "env", with_pip=False)
     python = tmp_path / "env" / "bin" / "python"
     packages = subprocess.run(
@@ -148,7 +148,7 @@ LICENCES = {"MIT", "BSD-2-Clause", "BSD-3-Clause", "MPL-2.0"}
 def test_the_node_packages_are_pinned_by_content_and_no_address() -> None:
     """npm takes them from whatever registry it is set to, and knows them by their digests.
 
-    They are tools of the tests and no part of the distribution; each licence permits that.
+    They are tools of the tests and not part of the distribution; each licence permits that.
     """
     folder = ROOT / "tests" / "real_clients"
     asked = json.loads((folder / "package.json").read_text("utf-8"))["dependencies"]
@@ -172,14 +172,14 @@ def test_classifiers_changelog_and_ci_are_as_people_expect() -> None:
 
 
 def test_no_test_imports_the_benchmarks() -> None:
-    """The benchmarks and what they need are strangers to the tests, but for the SDK that sends into the service."""
+    """The tests do not use the benchmarks and their requirements, except the SDK that sends to the service."""
     stranger = re.compile(r"^ *(?:from|import) (?:benchmarks|posthog|requests)\b.*", re.MULTILINE)
     paths = (path for path in (ROOT / "tests").rglob("*.py") if path.parent.name != "real_clients")
     assert [f"{path.name}: {one}" for path in paths for one in stranger.findall(path.read_text("utf-8"))] == []
 
 
 def test_plain_make_lists_every_target() -> None:
-    """`make` without a target prints each target with a sentence, and makes nothing."""
+    """`make` without a target prints each target with a sentence, and builds nothing."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     done = subprocess.run(["make"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     targets = [line.split()[1] for line in done.stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""The sample exports are what their seeds give; what they hold is seen in the golden files."""
+"""The sample exports are what their seeds give; the golden files show their content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_samples_are_what_their_seeds_give() -> None:
 
 
 def test_the_check_names_a_changed_and_a_missing_sample(tmp_path: Path) -> None:
-    """One changed byte and one lost file are each named by the check."""
+    """The check names a file with one changed byte, and a missing one."""
     folder = tmp_path / "samples"
     shutil.copytree(SAMPLES, folder)
     changed = folder / "generic" / "orders.csv"
@@ -40,8 +40,8 @@ def test_the_generator_depends_on_neither_zone_nor_hash_seed() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_no_sample_stands_outside_the_generator() -> None:
-    """Every file of the sample folders is one that the generator writes, of 60 kB at most but for the story."""
+def test_every_sample_comes_from_the_generator() -> None:
+    """The generator writes every file of the sample folders, of 60 kB at most except for the story."""
     sizes = {name: (SAMPLES / name).stat().st_size for name in generate.files()}
     story = {name: sizes.pop(name) for name in list(sizes) if name.startswith("story/")}
     assert [name for name, size in sizes.items() if size >= 60_000] == []

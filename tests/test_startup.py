@@ -1,4 +1,4 @@
-"""A command loads what it uses, and a worker process nothing of what plans, reports or reads the command line."""
+"""A command loads only what it uses, and a worker process nothing that plans, reports or reads the command line."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LOADS: dict[str, set[str]] = {
     "verify PLAN --to SERVICE --project 1": {*TRANSFORMS, *REPORTS, "httpx", "duckdb", "pyarrow"},
     "rehearse PLAN": {*TRANSFORMS, *REPORTS, *SERVES, "httpx"},
 }  # fmt: skip
-"""What of HEAVY each command may load for ten rows of JSON lines that pair no ids, with a mapping that is shipped."""
+"""Which of HEAVY each command may load for ten rows of JSON lines that pair no ids, with a shipped mapping."""
 
 ROW = (
     '{"event":"Signed Up","properties":{"time":16075011%02d,"distinct_id":"u-%d","$user_id":"u-%d","$insert_id":"a%d"'
@@ -64,7 +64,7 @@ RUN = (
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A small export, a plan of it, and a service that got it."""
+    """A small export, a plan of it, and a service to which it was sent."""
     folder = tmp_path_factory.mktemp("startup")
     export, plan = folder / "export.jsonl", folder / "plan"
     export.write_text("".join(ROW % ((number,) * 5) for number in range(10)))
@@ -76,7 +76,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
 
 
 def run(script: str, *arguments: str, **variables: str) -> list[str]:
-    """The last line that a script in a process of its own writes to stderr, and the lines before it."""
+    """The last line that a script in a separate process writes to stderr, and the lines before it."""
     ran = subprocess.run(
         [sys.executable, "-c", script, *arguments], cwd=ROOT, env=os.environ | variables, capture_output=True, text=True
     )
@@ -126,12 +126,12 @@ print(json.dumps(sorted(modules)), file=sys.stderr)
 
 
 def loaded(*_: object) -> list[str]:
-    """Asked in a worker process: the modules that it has loaded."""
+    """Called in a worker process: the modules that it has loaded."""
     return sorted(sys.modules)
 
 
 def test_a_worker_loads_no_planner_no_report_and_no_command_line(tmp_path: Path) -> None:
-    """Unpickling the functions that a plan and an apply send to it loads nothing of them."""
+    """Unpickling the functions that a plan and an apply send to it loads none of these."""
     modules = json.loads(run(WORK, str(ROOT / "sample_data" / "mixpanel"), str(tmp_path / "plan"))[-1])
     others = ("pipeline.plan.build", "pipeline.plan.create", "pipeline.plan.walk", "pipeline.report", "pipeline.cli")
     assert "pipeline.transform.block" in modules
@@ -151,7 +151,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_the_index_has_what_the_loader_parses(index: Path) -> None:
-    """Every shipped mapping, whatever file errors call it, and the places of its keys."""
+    """Every shipped mapping, under any name that file errors use, and the places of its keys."""
     for path in registry.folder().glob("*.yaml"):
         text = path.read_text("utf-8")
         assert parsed._entry(text) is not None
@@ -161,10 +161,10 @@ def test_the_index_has_what_the_loader_parses(index: Path) -> None:
         assert pickle.loads(pickled[1]) == loader.outline(text, "some.yaml")
 
 
-def test_the_index_is_for_the_texts_and_the_code_that_it_was_written_with(
+def test_the_index_is_for_the_files_and_the_code_that_it_was_written_with(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A changed mapping is parsed, and so is every mapping where the language was changed or the index is damaged."""
+    """A changed mapping is parsed, and so is every mapping if the language was changed or the index is damaged."""
     text = (registry.folder() / "mixpanel.yaml").read_text("utf-8")
     assert parsed._entry(text) is not None
     assert parsed._entry(text + "# changed\n") is None

@@ -30,7 +30,7 @@ FOUND = {"empty_days", "renamed_event", "rejects"}
 def test_every_layout_of_the_story_gives_the_same_events(tmp_path: Path) -> None:
     """Events by name and UTC day, merges, profiles, teams, rejected rows, and what the checks find.
 
-    A table of no tool has neither teams nor profiles.
+    A generic table has neither teams nor profiles.
     """
     assert [write.__name__ for write in story_layouts.LAYOUTS] == list(OPTIONS)
     for tool, options in OPTIONS.items():

@@ -51,8 +51,8 @@ def test_joiners_stay_where_writing_needs_them(text: str, shown: str) -> None:
     assert printable(text, 99) == shown
 
 
-def test_a_quoted_text_is_one_word_of_a_shell() -> None:
-    """bash reads back exactly the text, and nothing in it drives a terminal."""
+def test_a_quoted_string_is_one_word_of_a_shell() -> None:
+    """bash reads back exactly the string, and nothing in it controls a terminal."""
     texts = ["plan", "my plan", "it's", "\u202egnp'\\x", "a\nb\x1b", "$HOME`id`", "", "é \U0001f469"]
     words = [quoted(text) for text in texts]
     command = ["bash", "-c", f"printf '%s\\0' {' '.join(words)}"]

@@ -56,8 +56,8 @@ CHANGED = (("America/New_York", ""), ("Europe/Berlin", "2021-03-01"))
         ("0001-01-01T00:00:00Z", -62_135_596_800 * SECOND),
     ],
 )
-def test_iso_texts_with_an_offset(text: str, us: int) -> None:
-    """A text with an offset is an instant; zeros below a microsecond are no digits that fall."""
+def test_iso_strings_with_an_offset(text: str, us: int) -> None:
+    """A string with an offset is an instant; zeros below a microsecond are not lost digits."""
     assert read_iso(text) == Reading(us, True, False)
 
 
@@ -68,7 +68,7 @@ NO_TIMES = """
 
 
 @pytest.mark.parametrize("text", NO_TIMES.replace("\n", "").split("|"))
-def test_what_is_not_strict_iso_is_no_time(text: str) -> None:
+def test_only_strict_iso_is_a_time(text: str) -> None:
     """A lenient reading would turn a broken time into a plausible wrong one."""
     with pytest.raises(BadTime):
         read_iso(text)
@@ -84,12 +84,12 @@ def test_behind_a_space_an_offset_may_be_as_warehouses_write_it(offset: str) -> 
 
 @pytest.mark.parametrize("ending", ["  UTC", " utc", " GMT", " +1", " 0000", " +00000", "T", " Europe/Berlin"])
 def test_no_other_ending_is_read_behind_a_space(ending: str) -> None:
-    """A zone that is not understood is no time, rather than another one."""
+    """A zone that is not understood makes it invalid, and is never read as another one."""
     with pytest.raises(BadTime):
         read_iso(f"2020-12-30 12:00:00{ending}", space=True)
 
 
-def test_a_wall_time_and_digits_below_a_microsecond_are_told() -> None:
+def test_a_wall_time_and_digits_below_a_microsecond_are_reported() -> None:
     """No zone is ever assumed."""
     assert read_iso("2020-12-30T12:00:00.1234567Z") == Reading(NOON + 123_456, True, True)
     assert read_iso("2020-12-30T12:00:00") == Reading(NOON, False, False)
@@ -124,8 +124,8 @@ def test_counts_since_1970(number: str | int | float, unit: str, us: int) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "1_000", "٣", "0x10", "1e", "nan", "inf", "12:00", "1,5", "--1", "1e999"])
-def test_what_is_no_number_is_no_time(text: str) -> None:
-    """Only a plain number is a count, and no float that is none."""
+def test_only_a_number_is_a_count(text: str) -> None:
+    """Only a plain number is a count, and no float except a finite one."""
     for number in (text, float("nan"), float("inf")):
         with pytest.raises(BadTime):
             read_epoch(number)
@@ -133,7 +133,7 @@ def test_what_is_no_number_is_no_time(text: str) -> None:
 
 @given(st.decimals(min_value=0, max_value=9_999_999_999, places=6))
 def test_six_decimals_are_never_rounded(seconds: Decimal) -> None:
-    """Every decimal of seconds with six places comes out to the microsecond."""
+    """Every decimal of seconds with six places is exact to the microsecond."""
     assert read_epoch(str(seconds)).us == int(seconds * SECOND)
 
 
@@ -141,11 +141,11 @@ def test_six_decimals_are_never_rounded(seconds: Decimal) -> None:
     st.integers(100_000_000, 4_000_000_000), st.sampled_from(["s", "ms", "us", "ns"]), st.integers(0, 18), st.booleans()
 )
 @settings(max_examples=400)
-def test_a_count_that_lost_the_digit_of_its_seconds_is_no_time(
+def test_a_count_that_lost_the_digit_of_its_seconds_is_not_a_time(
     seconds: int, unit: str, places: int, small: bool
 ) -> None:
-    """A spreadsheet writes a long number with a plus behind the E. Whether the second is still there is a matter of how
-    many digits it kept; a number of JSON, and the exact form of other programs, is what it says."""
+    """A spreadsheet writes a long number with a plus after the E. Whether the second is still there depends on how many
+    digits it kept; a number of JSON, and the exact form of other programs, means what it says."""
     count = seconds * 1_000 ** ("s", "ms", "us", "ns").index(unit)
     text = f"{Decimal(count):.{places}E}"
     text = text if int(text.partition("+")[2]) > 9 else text.replace("+", "+0")
@@ -172,7 +172,7 @@ def test_a_count_that_lost_the_digit_of_its_seconds_is_no_time(
     ],
 )
 def test_one_way_of_writing(us: int, text: str) -> None:
-    """A fraction has no, three or six digits: the fewest that say it."""
+    """A fraction has no, three or six digits: as few as possible."""
     assert format_utc(us) == text
 
 
@@ -183,7 +183,7 @@ def test_what_is_written_is_read_again(us: int) -> None:
 
 
 def test_years_beyond_9999_cannot_be_written_nor_placed_in_a_zone() -> None:
-    """A year of five digits is no ISO time, and a count that no calendar reaches is a bad time, not a crash."""
+    """A year of five digits is not an ISO time, and a count beyond the calendar is a bad time, not a crash."""
     with pytest.raises(BadTime):
         format_utc(253_402_300_800 * SECOND)
     with pytest.raises(BadTime):
@@ -211,8 +211,8 @@ def at(*reading: int) -> int:
         (None, (at(2023, 11, 5, 5, 30), "ambiguous_time")),
     ],
 )
-def test_the_repeated_hour_is_told_apart_by_the_receive_time(received: int | None, expected: tuple[int, str]) -> None:
-    """The latest instant that the receive time allows is it; where that cannot decide, a warning says so."""
+def test_the_receive_time_decides_in_the_repeated_hour(received: int | None, expected: tuple[int, str]) -> None:
+    """It is the latest instant that the receive time allows; if that cannot decide, a warning says so."""
     assert ZoneClock(NEW_YORK).to_utc(at(2023, 11, 5, 1, 30), received) == expected
 
 
@@ -232,8 +232,8 @@ def test_the_repeated_hour_is_told_apart_by_the_receive_time(received: int | Non
 def test_a_wall_time_is_placed_in_its_zone(
     zones: tuple[tuple[str, str], ...], wall: int, utc: int, warning: str
 ) -> None:
-    """A time that no clock showed is read with the offset of before, with a warning; the minutes next to a change have
-    no doubt about them. The wall date decides which zone a time is of; without zones it is the instant."""
+    """A time that no clock showed is read with the offset from before, with a warning; the minutes next to a change are
+    unambiguous. The wall date decides which zone a time is in; without zones it is the instant."""
     assert ZoneClock(zones).to_utc(wall) == (utc, warning)
 
 
@@ -260,8 +260,8 @@ def changes_of(name: str) -> list[tuple[int, int]]:
 
 
 def test_no_zone_changes_twice_within_three_days() -> None:
-    """What a day that ends as it began is taken for, without looking at each of its hours, rests on that; each name
-    that is listed has rules."""
+    """A day that ends as it began is taken to have one offset, without checking each of its hours; that depends on
+    this. Each listed name has rules."""
     assert len(zone_names()) > 400
     for name in zone_names():
         assert isinstance(zone(name), ZoneInfo)
@@ -269,8 +269,8 @@ def test_no_zone_changes_twice_within_three_days() -> None:
 
 
 @given(st.data(), st.sampled_from([name for name in sorted(zone_names()) if changes_of(name)]))
-def test_what_is_remembered_holds_in_each_quarter(data: st.DataObject, name: str) -> None:
-    """An offset that is remembered is the zone's at both ends of its quarter, on either side of a repeated hour."""
+def test_a_cached_offset_is_right_in_each_quarter(data: st.DataObject, name: str) -> None:
+    """A cached offset is the zone's at both ends of its quarter, on either side of a repeated hour."""
     moment, offset = data.draw(st.sampled_from(changes_of(name)))
     clock = ZoneClock(((name, ""),))
     clock.to_utc((moment + offset + data.draw(st.integers(-86_400, 86_400))) * SECOND)
@@ -326,14 +326,14 @@ def test_the_rules_are_the_packaged_ones(tmp_path: object, monkeypatch: pytest.M
     ],
 )
 def test_an_unknown_zone_is_answered_with_one_of_the_same_offset(name: str, hint: str) -> None:
-    """Or with none: a zone that only looks alike would shift years of history."""
+    """Or with none: a zone that only looks similar would shift years of history."""
     with pytest.raises(UsageError) as caught:
         zone(name)
     assert hint in caught.value.hint
 
 
 def test_every_zone_that_an_abbreviation_leads_to_is_one() -> None:
-    """And keeps its time: the abbreviation is one that the zone uses, where its rules tell it."""
+    """And keeps its time: the zone uses the abbreviation, if its rules show it."""
     for short, city in CITIES.items():
         names = {datetime(2023, month, 1, tzinfo=zone(city)).tzname() for month in (1, 7)}
         assert short in names or len(short) == 2 or all(name is not None and name[0] in "+-" for name in names), short

@@ -1,4 +1,4 @@
-"""The uuid contract. The constants and uuids here are copies of its own: they may never change with the code."""
+"""The uuid contract. Its constants and uuids are copied here: they may never change with the code."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ KEYS = st.text(st.characters(exclude_categories=()), max_size=60)
 def test_namespaces_and_the_uuids_of_their_keys_never_change(
     tool: str, source: str, space: str, key: str, expected: str
 ) -> None:
-    """Each tool and source id has a namespace of its own, and one key of one source one uuid, fixed forever. With the
-    namespace of the service's importer an `$insert_id` gives the uuid that the importer gives it."""
+    """Each tool and source id has its own namespace, and one key of one source one uuid, fixed forever. With the
+    namespace of the service's importer an `$insert_id` gives the same uuid as in the importer."""
     assert uuids.namespace(tool, source) == uuid.UUID(space)
     assert uuids.Hasher(uuids.namespace(tool, source))(key) == expected
     assert uuids.POSTHOG_MIXPANEL == POSTHOG_MIXPANEL
@@ -48,13 +48,13 @@ def test_namespaces_and_the_uuids_of_their_keys_never_change(
 
 @given(st.uuids(), st.text(max_size=60))
 def test_a_uuid_is_the_standard_version_5(space: uuid.UUID, key: str) -> None:
-    """Anyone can work out a uuid again with the standard library."""
+    """Anyone can compute a uuid again with the standard library."""
     assert uuids.Hasher(space)(key) == str(uuid.uuid5(space, key))
 
 
 @given(st.lists(KEYS, min_size=1, max_size=8))
 def test_many_uuids_at_once_are_those_of_each_key(keys: list[str]) -> None:
-    """The way of a whole block gives what the way of one key gives, for any text, even one that is not Unicode."""
+    """Computing a whole block gives the same as computing one key, for any string, even one that is not Unicode."""
     hasher = uuids.Hasher(ROOT)
     raw = uuids.uuid5_bytes(hasher.digests(keys))
     digits = uuids.uuid_digits(raw)
@@ -62,7 +62,8 @@ def test_many_uuids_at_once_are_those_of_each_key(keys: list[str]) -> None:
 
 
 def test_the_key_of_a_row_without_a_source_key_never_changes() -> None:
-    """It names the content's sha256, the ordinal among equal rows and the event's place in its row: no two share it."""
+    """It contains the content's sha256, the ordinal among equal rows and the event's place in its row: no two are
+    equal."""
     content = b'{"a":1,"b":"x"}'
     key = uuids.content_key(uuids.content_digest(content), 2, 1)
     assert key == f"content\x1f{hashlib.sha256(content).hexdigest()}\x1f2\x1f1"
@@ -71,8 +72,8 @@ def test_the_key_of_a_row_without_a_source_key_never_changes() -> None:
 
 
 @given(st.integers(0, 2**48 - 1), st.lists(st.text(max_size=20), max_size=3))
-def test_a_session_uuid_is_a_version_7_that_tells_the_sessions_start(start: int, parts: list[str]) -> None:
-    """The service leaves any other out of its session metrics."""
+def test_a_session_uuid_is_a_version_7_with_the_sessions_start(start: int, parts: list[str]) -> None:
+    """The service leaves all others out of its session metrics."""
     found = uuid.UUID(uuids.session_uuid(start, *parts))
     assert (found.version, found.variant, found.int >> 80) == (7, uuid.RFC_4122, start)
 

@@ -1,4 +1,4 @@
-"""Values are looked at without being changed; what nobody touches reaches the wire byte for byte
+"""Values are read without being changed; an untouched value reaches the wire byte for byte
 (docs/know/promises.md#exactness). What is looked for in a JSON text by its bytes is what a parser finds in it."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ JSON = st.recursive(
     lambda inside: st.one_of(_list(inside), _object(inside)),
     max_leaves=8,
 )
-"""JSON texts in every spelling: white space, escapes, large and oddly written numbers."""
+"""JSON in every spelling: white space, escapes, large and oddly written numbers."""
 
 
 @pytest.mark.slow
@@ -67,7 +67,8 @@ def test_an_untouched_value_reaches_the_wire_byte_for_byte(
 
 
 def test_raw_gives_json_text_as_it_stands() -> None:
-    """Numbers keep their digits, objects their order and white space; a number that JSON cannot hold is never null."""
+    """Numbers keep their digits, objects their order and white space; a number that JSON cannot represent is never
+    null."""
     for text in (b"1.10", b"-0.0", b"9007199254740993", b'"\\u00e9"', b'{ "b" : 1, "a" : [ 2 ,3] }'):
         assert bytes(values.raw(Raw(text))) == text
     for number in (float("nan"), float("inf"), float("-inf")):
@@ -92,35 +93,35 @@ def test_raw_gives_json_text_as_it_stands() -> None:
         (None, None),
     ],
 )
-def test_text_is_what_the_value_says(value: values.Value, expected: str | None) -> None:
-    """A string's characters, a number's own digits, and None only for what is absent."""
+def test_text_is_the_content_of_the_value(value: values.Value, expected: str | None) -> None:
+    """A string's characters, a number's own digits, and None only if it is absent."""
     assert values.text(value) == expected
 
 
 def test_only_missing_and_null_are_absent() -> None:
-    """Zero, false and the empty text are values."""
+    """Zero, false and the empty string are values."""
     given: list[values.Value] = [None, Raw(b"null"), Raw(b"0"), Raw(b"false"), Raw(b'""'), ""]
     assert [values.is_absent(value) for value in given] == [True, True, False, False, False, False]
 
 
 @pytest.mark.parametrize("look", [values.text, values.opened, values.items])
 def test_half_a_surrogate_pair_is_a_bad_value(look: object) -> None:
-    """No text of Unicode holds one, so looking at it says so instead of crashing."""
+    """A Unicode string cannot contain one, so reading it gives an error instead of a crash."""
     with pytest.raises(BadValue, match="not a text"):
         look(Raw(b'"[\\ud800"'))  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("value", [Raw(b'{"a": 1.10}'), Raw(b'"{\\"a\\": 1.10}"'), '{"a": 1.10}'])
-def test_an_object_opens_with_its_values_untouched_also_out_of_a_text(value: values.Value) -> None:
-    """Warehouses keep properties as JSON in a text column. An absent object opens to nothing, which is not the same as
-    an empty one."""
+def test_an_object_opens_with_its_values_untouched_also_out_of_a_string(value: values.Value) -> None:
+    """Warehouses keep properties as JSON in a text column. An absent object opens to nothing, which differs from an
+    empty one."""
     assert values.opened(value) == {"a": Raw(b"1.10")}
     assert [values.opened(absent) for absent in (None, Raw(b"null"), "", " \n", Raw(b'""'))] == [None] * 5
 
 
 @pytest.mark.parametrize("value", [Raw(b"[1]"), Raw(b"1"), "nope", 1, Raw(b'"[1]"'), '{"a":1', '"' * 3])
-def test_what_is_no_object_is_a_bad_value(value: values.Value) -> None:
-    """It is told, never taken for an empty one."""
+def test_anything_but_an_object_is_a_bad_value(value: values.Value) -> None:
+    """It is reported, never read as an empty one."""
     with pytest.raises(BadValue, match="an object was expected"):
         values.opened(value)
 
@@ -140,7 +141,7 @@ def test_what_is_no_object_is_a_bad_value(value: values.Value) -> None:
     ],
 )
 def test_items_gives_the_members_of_a_list(value: values.Value, expected: list[values.Value] | None) -> None:
-    """Untouched, also out of a text; a single value is a list of one."""
+    """Unchanged, also out of a string; a single value is a list of one."""
     assert values.items(value) == expected
 
 
@@ -150,7 +151,7 @@ def _record(text: str) -> values.Record:
 
 @given(_object(JSON))
 def test_one_record_has_one_canonical_spelling(text: str) -> None:
-    """Order, white space and escapes of a row do not decide its identity; taking it apart again changes nothing."""
+    """Order, white space and escapes of a row do not affect its identity; parsing it again changes nothing."""
     once = values.canonical(_record(text))
     assert values.canonical(_record(once.decode())) == once
     members = list(_record(text).items())
@@ -158,7 +159,7 @@ def test_one_record_has_one_canonical_spelling(text: str) -> None:
 
 
 def test_canonical_sorts_keys_at_every_level() -> None:
-    """So that two writers of the same row agree; identity never fails, whatever a text holds."""
+    """So two writers of the same row agree; identity never fails, whatever a string contains."""
     assert values.canonical({"a": Raw(b'"\\ud800"')}) == b'{"a":"\\ud800"}'
     record = _record('{"b" : {"z":[ {"d":1, "c":"\\u0041"} ], "y":2}, "a":null}')
     assert values.canonical(record) == b'{"a":null,"b":{"y":2,"z":[{"c":"A","d":1}]}}'
@@ -166,7 +167,7 @@ def test_canonical_sorts_keys_at_every_level() -> None:
 
 @pytest.mark.parametrize(("one", "other"), [("1.0", "1.00"), ("1", "1.0"), ("1e1", "10"), ('"1"', "1"), ("null", '""')])
 def test_canonical_keeps_different_values_apart(one: str, other: str) -> None:
-    """A number is its digits: what the wire tells apart stays apart."""
+    """A number is its digits: values that differ on the wire stay different."""
     assert values.canonical(_record(f'{{"a":{one}}}')) != values.canonical(_record(f'{{"a":{other}}}'))
 
 
@@ -187,7 +188,7 @@ def test_canonical_keeps_different_values_apart(one: str, other: str) -> None:
     ],
 )
 def test_bare_is_what_a_record_says_in_any_format(one: str, other: str, same: bool) -> None:
-    """Nulls, empty objects and the spelling of a number depend on the format; other values are told apart."""
+    """Nulls, empty objects and the spelling of a number depend on the format; other values are distinguished."""
     found = [values.bare(values.canonical(_record(text))) for text in (one, other)]
     assert (found[0] == found[1]) is same
 
@@ -197,8 +198,8 @@ BEYOND.append("[" * 65 + "]" * 65)
 
 
 @pytest.mark.parametrize("inside", BEYOND)
-def test_what_a_text_holds_is_looked_over_when_it_is_opened(inside: str) -> None:
-    """A number that no double holds, or too many levels, is no less refused for having stood in a text."""
+def test_json_in_a_string_is_checked_when_it_is_opened(inside: str) -> None:
+    """A number beyond a double, or too many levels, is refused inside a string too."""
     text = f'{{"a":{inside}}}'
     for value in (text, Raw(json.dumps(text).encode())):
         with pytest.raises(BadValue, match=r"beyond the range|levels of nesting"):
@@ -214,8 +215,8 @@ def test_what_a_text_holds_is_looked_over_when_it_is_opened(inside: str) -> None
 @pytest.mark.parametrize(
     "inside", ["1e308", "0e400", "1e-400", "1" * 308, "1" * 310 + "e-99", '"1e400"', '"' + "1" * 400 + '"']
 )
-def test_what_a_double_holds_is_opened(inside: str) -> None:
-    """Digits in a text, a zero with any exponent and what is too small are no reason to refuse."""
+def test_what_a_double_can_represent_is_opened(inside: str) -> None:
+    """Digits in a string, a zero with any exponent and numbers that are too small are no reason to refuse."""
     assert values.opened(f'{{"a":{inside}}}') == {"a": Raw(inside.encode())}
 
 
@@ -236,7 +237,7 @@ DOCUMENTS = st.recursive(
 
 @given(DOCUMENTS)
 def test_unsafe_integers_are_those_that_a_parser_reads(document: str) -> None:
-    """Digits in strings, in fractions and in exponents are no integers."""
+    """Digits in strings, in fractions and in exponents are not integers."""
     found: list[str] = []
     json.loads(document, parse_int=found.append, parse_float=str)
     unsafe = [digits for digits in found if abs(int(digits)) > SAFE_INTEGER]
@@ -244,7 +245,7 @@ def test_unsafe_integers_are_those_that_a_parser_reads(document: str) -> None:
 
 
 @given(st.integers(0, 3) | st.integers(0, 400), st.sampled_from(["", "e", "E+", "e-"]), st.integers(0, 400))
-def test_a_number_is_sendable_if_a_double_holds_it(digits: int, sign: str, exponent: int) -> None:
-    """However it is spelled, and also where its text is short."""
+def test_a_number_is_sendable_if_a_double_can_represent_it(digits: int, sign: str, exponent: int) -> None:
+    """However it is spelled, and also if it is short."""
     number = "9" * digits + "1" + (f"{sign}{exponent}" if sign else "")
     assert bool(unsendable(number.encode())) == (float(number) == float("inf"))

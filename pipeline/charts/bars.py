@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pipeline.charts import picture, short
 
 LEAST_PLACES = 12
-"""A bar of a sparkline is never wider than one of so many."""
+"""A bar of a sparkline is never wider than if there were this many."""
 _TICKS = 3
 """Every third hour has its number below."""
 

@@ -33,7 +33,7 @@ class Calendar(NamedTuple):
 
 
 def calendar(counts: Mapping[int, int]) -> Calendar | None:
-    """The picture of files by day (the proleptic ordinal); None where there are none, or for very many years.
+    """The picture of files by day (the proleptic ordinal); None if there are none, or for very many years.
 
     Days between the first and the last with count 0 are marked as missing.
     """

@@ -20,12 +20,12 @@ from pipeline.text import pluralize
 Unit = Literal["day", "week", "month", "year", "century"]
 
 MEDIANS = 4
-"""The axis ends at so many medians of a bar."""
+"""The axis ends at this many medians of a bar."""
 MOST_BARS = 3 * 366
 MOST_LABELS = 3
 """Labels for cut bars, and as many for gaps; the table has the others."""
 MOST_GAPS = 20
-"""From so many gaps on, only those that are longer than the usual one are shaded: weekends are none."""
+"""If there are at least this many gaps, only those longer than the usual one are shaded: weekends are not."""
 LEAST_DAYS = 14
 _BREAK = (6, 12)
 """A bar that is cut is open between these percent from the top."""
@@ -36,13 +36,13 @@ _CYCLE = 146_097
 """The days of 400 years, after which the calendar repeats: so the years 0 and 10,000 have days, too."""
 _STEPS = (1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1_200, 2_400, 6_000, 12_000)
 _LAST_TICK = 94
-"""A date after so many percent would run over the edge."""
+"""A date beyond this percentage would extend beyond the edge."""
 _LABEL_WIDTH = 0.8
 """Percent of the width that a character of a label takes at 900 px."""
 
 
 class Tick(NamedTuple):
-    """A date on the axis; `at` is the class of its place, and `minor` ones are left out where it is narrow."""
+    """A date on the axis; `at` is the class of its place, and `minor` ones are left out in a narrow window."""
 
     at: str
     text: str
@@ -125,7 +125,7 @@ class _Gap(NamedTuple):
 
 
 def timeline(counts: Mapping[str, int], *, gaps_shown: bool = True, what: str = "events") -> Timeline | None:
-    """The picture of counts by UTC day (`2021-03-01`); None where there are none.
+    """The picture of counts by UTC day (`2021-03-01`); None if there are none.
 
     `gaps_shown`: days without any are gaps, which a person has to see. `what` is counted, in the plural.
     """
@@ -276,7 +276,7 @@ def _ticks(origin: int, end: int, place: Callable[[int], float]) -> list[Tick]:
 def _labels(
     cut: list[_Bar], gaps: list[_Gap], unit: Unit, top: int, place: Callable[[int], float], what: str
 ) -> list[Label]:
-    """What is written above the bars, each in the lowest lane where it covers no other."""
+    """The labels above the bars, each in the lowest lane in which it covers no other."""
     wanted = [
         (
             place(bar.start),

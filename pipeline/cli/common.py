@@ -105,7 +105,7 @@ def output() -> Iterator[None]:
 
 
 class _Wrapped:
-    """A text stream that passes on to another whatever it does not do itself."""
+    """A text stream that passes to another stream everything that it does not do itself."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -268,7 +268,7 @@ def ask(prompt: Callable[..., Any], question: str, unanswered: UsageError) -> An
 
 
 def ask_number(events: int, why: str) -> None:
-    """Ask for a number of events to be typed before they are sent. Raises UsageError where the answer is another."""
+    """Ask for a number of events to be typed before they are sent. Raises UsageError if the answer is another."""
     hint = f"run the command again and type {events}, or give --yes"
     answer = ask(
         partial(click.prompt, default="", show_default=False),
@@ -280,7 +280,7 @@ def ask_number(events: int, why: str) -> None:
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask before something is done, unless `yes`. Raises UsageError where the answer is not yes."""
+    """Ask before something is done, unless `yes`. Raises UsageError if the answer is not yes."""
     if yes:
         return
     unanswered = UsageError(

@@ -49,7 +49,7 @@ def fetch() -> None:
 
     The folder has one file per window, as the tool gave it, and backcast-fetch.json with counts and digests. Run the
     same command again to go on after a stop, or to check the files of a complete fetch against their digests. Keys come
-    from the environment. Exit 7 where the tool counts more events than it gave.
+    from the environment. Exit 7 if the tool counts more events than it gave.
     """
 
 

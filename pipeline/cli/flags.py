@@ -74,7 +74,7 @@ def _flag(field: Field[Any], hint: Any) -> Callable[[Command], Command]:
 
 
 def _type(field: Field[Any], hint: Any) -> click.ParamType[Any]:
-    """The click type of a field; of a union, the first type is that of the command line."""
+    """The click type of a field; for a union, that of its first type."""
     option = option_of(field)
     kind = typing.get_args(hint)[0] if isinstance(hint, types.UnionType) else hint
     if option.read is not None:

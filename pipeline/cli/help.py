@@ -46,7 +46,7 @@ APPLY = {
 
 
 class GroupedHelp(click.Command):
-    """A command whose options stand in `groups`."""
+    """A command whose options are in `groups`."""
 
     def __init__(self, *arguments: Any, groups: dict[str, tuple[str, str]], **settings: Any) -> None:
         super().__init__(*arguments, **settings)

@@ -225,7 +225,7 @@ def _folded(text: str, indent: int) -> str:
 @click.option("--ask", is_flag=True, help="Ask on the terminal what the rows do not show, at most seven questions.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help=FILE_SETTINGS)
 def new(sources: tuple[str, ...], output: Path | None, ask: bool, settings: tuple[str, ...]) -> int:
-    """Write a commented starting mapping for an export: the shipped one where the tool is recognised.
+    """Write a commented starting mapping for an export: the shipped one if the tool is recognised.
 
     What the rows do not show is an open choice, marked in the file. A plan is not ready while one is left.
     """
@@ -289,7 +289,7 @@ def show_unfinished(name: str, choices: Mapping[str, str]) -> None:
 
 
 def _answer(choice: Choice, columns: Mapping[str, str]) -> str:
-    """Ask for one choice; the answer as it stands in the mapping."""
+    """Ask for one choice; the answer in the spelling of the mapping."""
     from pipeline.survey.draft import custom_answer
 
     click.echo("\n" + _folded(f"{choice.name}: {printable(choice.question, 600)}", 0), err=True)

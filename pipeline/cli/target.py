@@ -173,7 +173,7 @@ def apply(
 
 
 def _confirm(phases: Mapping[str, int], address: str, sentence: str) -> None:
-    """Ask for the number of events that this run sends. Raises UsageError where the answer is another."""
+    """Ask for the number of events that this run sends. Raises UsageError if the answer is another."""
     events = sum(phases.values())
     click.echo(sentence, err=True)
     click.echo(f"Phases: {', '.join(f'{name} {count:,}' for name, count in phases.items() if count)}.", err=True)
@@ -296,9 +296,8 @@ def resume_functions(
 ) -> int:  # fmt: skip
     """Turn on the hog functions that `apply --pause-functions` left off because a run was killed.
 
-    DIR is the plan's directory, or the state directory of a job with `functions: pause`.
-    A function that somebody changed meanwhile is left as it is, and named. Exit 5 if the service refuses, 6 if it
-    did not answer; run it again.
+    DIR is the plan's directory, or the state directory of a job with `functions: pause`. A function that was changed
+    meanwhile is left as it is, and named. Exit 5 if the service refuses, 6 if it did not answer; run it again.
     """
     from pipeline import config
     from pipeline.jobs import state_file
@@ -374,7 +373,7 @@ def verify(
 
 
 def _confirm_repair(progress: Line, address: str, events: int) -> None:
-    """Ask for the number of events that are sent again. Raises UsageError where the answer is another."""
+    """Ask for the number of events that are sent again. Raises UsageError if the answer is another."""
     progress.pause()
     click.echo(f"To: {address}. {events:,} missing events would be sent again, with the same uuids.", err=True)
     common.ask_number(events, "send them again")

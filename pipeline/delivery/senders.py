@@ -96,7 +96,7 @@ class Senders:
         return False
 
     def oldest(self) -> float:
-        """When the batch that is longest in flight was taken; now if there is none."""
+        """When the batch that is longest in flight was taken; now if none is in flight."""
         with self._queued:
             return min(self._taken_at.values(), default=self._throttle.now())
 

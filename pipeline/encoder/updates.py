@@ -69,8 +69,8 @@ class SealedPerson(msgspec.Struct, frozen=True):
 
 
 class SealedInitial(SealedPerson, frozen=True, tag_field="kind", tag="initial"):
-    """Properties set once for a person before all events. They are sealed in groups.jsonl, where the tag tells the
-    lines apart."""
+    """Properties set once for a person before all events. They are sealed in groups.jsonl, where the tag distinguishes
+    the lines."""
 
 
 def merge_event(kind: str) -> str:

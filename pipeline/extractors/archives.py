@@ -225,7 +225,8 @@ def _slice(raw: IO[bytes], size: int) -> Iterator[bytes]:
 
 
 class _Header(tarfile.TarInfo):
-    """A tar header that tells a truncated or damaged tar from a complete one; the library takes both for the end."""
+    """A tar header that distinguishes a truncated or damaged tar from a complete one; the library takes both for the
+    end."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:

@@ -20,7 +20,7 @@ __all__ = ["Format", "Recognized", "RowOptions", "Sample", "when_called"]
 
 
 class Sample(NamedTuple):
-    """The beginning of a text, decompressed, for formats to recognise.
+    """The beginning of a file, decompressed, for formats to recognise.
 
     `text` is UTF-8 without byte order mark if `encoding` is a UTF-16, else the stored bytes. `whole`: the sample is all
     of it. `rules` are declarations about the export's files. `beside` returns the content of the file with a given name

@@ -20,7 +20,7 @@ class Clock(msgspec.Struct, frozen=True):
 
 class Pace:
     """Waits before a request if the limits of its kind require it. Requests of other programs are not known here; a 429
-    tells about those."""
+    shows those."""
 
     def __init__(self, limits: Mapping[str, tuple[RequestLimit, ...]], clock: Clock) -> None:
         self.clock = clock

@@ -47,8 +47,7 @@ def project_of_keys(request: PreflightRequest) -> str:
 
 
 def at_target(job: Job, project: str, key: Secret, warn: Warn) -> Job:
-    """The job with the state of its target. Raises UsageError if nobody can say whether a key belongs to the
-    project."""
+    """The job with the state of its target. Raises UsageError if it is unknown whether a key belongs to the project."""
     first = _facts(job.state)
     if not first or _is_of(first, job, project, key):
         return job

@@ -34,7 +34,8 @@ def connect(path: Path, journal: str) -> sqlite3.Connection:
 def read_only_uri(path: Path) -> str:
     """The URI that opens a database for reading.
 
-    Without a write-ahead log nobody is writing: the file is read as it is, and no shared index is created next to it.
+    Without a write-ahead log there is no writer: the file is read as it is, and no shared index is created next to
+    it.
     """
     immutable = "" if path.with_name(path.name + "-wal").exists() else "&immutable=1"
     return f"{path.resolve().as_uri()}?mode=ro{immutable}"

@@ -6,7 +6,7 @@ its own row is committed to the ledger and before a byte leaves: a crash between
 marker, which does no harm, and never a marker without a ledger. `rm ledger.sqlite*` does not remove it.
 
 A ledger is refused if it is missing, if it is another one, or if it has fewer runs (an older copy that was put back). A
-copy from before the last few steps of the same run cannot be told apart from the ledger itself.
+copy from before the last few steps of the same run cannot be distinguished from the ledger itself.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def _one_view(path: Path, marker: Marker | None) -> sqlite3.Connection:
 
 def _read_only(path: Path) -> str:
     """The URI by which SQLite reads a file."""
-    # Without a log nobody is writing: read only the file, and leave no shared index next to it.
+    # Without a log there is no writer: read only the file, and leave no shared index next to it.
     unused = not path.with_name(path.name + "-wal").exists() and not is_locked(path)
     return f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if unused else ''}"
 

@@ -2,8 +2,8 @@
 
 A tool that exports local clock readings as if they were UTC shifts years of history by hours if it is believed
 (docs/know/exports.md#mixpanel-time-zone; docs/know/peers.md#time-zones). `pipeline.clock_offsets` measures how far the
-clock of the rows is from UTC. Some zones differ only for a few days around a change of clocks; these days tell them
-apart.
+clock of the rows is from UTC. Some zones differ only for a few days around a change of clocks; these days distinguish
+them.
 """
 
 from __future__ import annotations

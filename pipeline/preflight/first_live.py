@@ -36,7 +36,7 @@ class FirstLiveEvent(NamedTuple):
 
 
 def find_first_live(options: PlanOptions, directory: Path, personal_key: Secret) -> FirstLiveEvent:
-    """Raises UsageError if nobody can say when live events begin, or if there are none; Refused, Unfinished."""
+    """Raises UsageError if it is unknown when live events begin, or if there are none; Refused, Unfinished."""
     recorded = read_preflight(Directory(directory))
     cut_over = recorded.cut_over if recorded is not None else None
     same = recorded is not None and (not options.target or address_of(options.target) == recorded.to)

@@ -35,7 +35,7 @@ class LivePerson(msgspec.Struct, frozen=True):
 
 
 def has_begun(target: Target) -> bool:
-    """Whether something of the plan was sent: then its own persons cannot be told apart from others."""
+    """Whether something of the plan was sent: then its own persons cannot be distinguished from others."""
     assert target.directory is not None
     totals = read_totals(target.directory.ledger)
     return bool(totals.settled or totals.in_doubt)

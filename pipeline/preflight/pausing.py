@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _TRANSFORMATION = "transformation"
 _VOLATILE = ("enabled", "updated_at", "status", "version", "bytecode", "transpiled", "created_by")
-"""What may differ in a function although nobody changed what it does."""
+"""Fields of a function that may change although its behaviour was not changed."""
 Found = Literal["ours", "on", "gone", "changed"]
 
 

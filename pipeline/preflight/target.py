@@ -166,7 +166,7 @@ class Target:
 
     @cached_property
     def own_unknown(self) -> bool:
-        """Whether the plan's own events cannot be told apart from others, and some of them may have landed."""
+        """Whether the plan's own events cannot be distinguished from others, and some of them may have landed."""
         if self.own or self.directory is None:
             return False
         totals = read_totals(self.directory.ledger)

@@ -152,7 +152,7 @@ def write_receipt(plan: Plan, directory: Directory, options: ReceiptOptions) -> 
     """Write the receipt of a plan that was applied, signed if the options name a key.
 
     Raises UsageError if nothing was sent, or because of the key; BrokenLedger; StalePlan if a file of the plan was
-    changed since it was sealed, since the receipt would state digests that nobody could reproduce.
+    changed since it was sealed, since the receipt would state digests that cannot be reproduced.
     """
     check_tables(plan, directory, files_left(plan, directory))
     return write_signed(build_receipt(plan, directory), directory.receipt, options)

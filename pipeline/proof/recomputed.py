@@ -25,7 +25,7 @@ MOST_NAMED = 5
 _SHOWN = 60
 _ABSENT = object()
 BROKEN = (BackcastError, OSError, msgspec.MsgspecError, LookupError, TypeError, ValueError, ArithmeticError)
-"""Exceptions from reading a plan or ledger that somebody made unreadable on purpose."""
+"""Exceptions from reading a plan or ledger that was made unreadable on purpose."""
 Result = Literal["ok", "failed", "not checked"]
 Ignore = Callable[[str, Any, Any], bool]
 

@@ -1,4 +1,4 @@
-"""The undo list of a plan: what was sent, as files and ready-made queries, for somebody who must undo an import.
+"""The undo list of a plan: what was sent, as files and ready-made queries, for anyone who must undo an import.
 
 Nothing is deleted here, and the service itself can delete little (docs/know/service.md#deleting). The lists come from
 the ledger, so they have what the service accepted or may have accepted, and nothing that was only planned.

@@ -1,4 +1,4 @@
-"""The content of a report, read once from the plan and the files beside it; JSON and HTML show the same value."""
+"""The content of a report, read once from the plan and the files next to it; JSON and HTML show the same value."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ DUPLICATES = ("duplicate_event", "superseded")
 OTHERS = ""
 """Stands for the event names beyond the most frequent ones."""
 MOST_PLANS = 8
-"""Of the plans beside a plan, so many of the newest are looked at."""
+"""How many of the newest neighbouring plans are read."""
 _PAUSE = 60
 """Seconds without an accepted event after which nothing is being sent."""
 
 
 class CodeCount(msgspec.Struct, frozen=True):
-    """A code with its count, and an example where there is one. `row` counts from 1; 0: no example."""
+    """A code with its count, and an example if there is one. `row` counts from 1; 0: no example."""
 
     code: str
     count: int
@@ -121,7 +121,7 @@ class MeasuredRate(msgspec.Struct, frozen=True):
     """Events a second in the sending or rehearsal of a plan, named as its directory is: how long the rest will take.
     `failed` are requests that were not accepted at once.
 
-    What the target itself accepted says most: of this plan, then of the newest plan beside it for the same target. A
+    What the target itself accepted says most: of this plan, then of the newest plan next to it for the same target. A
     rehearsal says what this machine makes; a target is further away.
     """
 
@@ -168,7 +168,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def latest_canary(results: Results, settled: int) -> CanaryResult | None:
-    """The canary of a plan of which so many events are settled, None where more was sent after it."""
+    """The canary of a plan of which this many events are settled, None if more was sent after it."""
     return results.canary if results.canary is not None and results.canary.settled == settled else None
 
 
@@ -177,7 +177,7 @@ class _EarlierReport(Results, frozen=True):
 
 
 def project_of(name: str, to: str) -> Project | None:
-    """The project of a target (an address, us or eu), None where its name is not known."""
+    """The project of a target (an address, us or eu), None if its name is not known."""
     return Project(name, address_of(to)) if name else None
 
 
@@ -267,7 +267,7 @@ def code_counts(
     examples: Mapping[str, Reject | Example] = MappingProxyType({}),
     records: Mapping[str, str] = MappingProxyType({}),
 ) -> list[CodeCount]:
-    """Each code with its meaning, and with its example and the example's row where there are any."""
+    """Each code with its meaning, and with its example and the example's row, if there are any."""
     rows = []
     for code, count in counts.items():
         where: tuple[str, int, str, str] = ("", 0, "", "")
@@ -296,7 +296,7 @@ def _copies(directory: Directory, plan: Plan) -> list[FileCopies]:
 
 
 def _refusals(directory: Directory, plan: Plan, results: Results) -> list[RefusalCause]:
-    """Why events were refused where the plan was applied, else in its rehearsal."""
+    """Why events were refused when the plan was applied, or else in its rehearsal."""
     run = results.applied or results.rehearsal
     if run is None or not run.events.refused:
         return []
@@ -368,7 +368,7 @@ class _Rehearsed(msgspec.Struct):
 
 
 def earlier_rate(directory: Directory, target: str) -> MeasuredRate | None:
-    """The rate of the newest plan beside this one for the same target: of one that was sent, else of a rehearsal."""
+    """The rate of the newest neighbouring plan for the same target: of one that was sent, or else of a rehearsal."""
     if not target:
         return None
     rehearsed = None

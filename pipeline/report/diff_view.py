@@ -96,7 +96,7 @@ def consequences(diff: Diff) -> list[tuple[int, str]]:
 
 
 def settings(diff: Diff) -> list[Setting]:
-    """What decides the events and differs; the instant of a plan alone is no news."""
+    """The settings that decide the events and differ; a different instant by itself is not reported."""
     return [one for one in diff.settings if one.name not in _QUIET]
 
 
@@ -156,7 +156,7 @@ def _example(one: PropertyChange) -> str:
 
 
 def property_name(one: PropertyChange) -> str:
-    """The name of a property, with the kind of update that it is in where that is no event."""
+    """The name of a property, with the kind of its update if it is not an event's property."""
     name = one.name or "all others"
     return name if one.phase == EVENTS else f"{name} ({_NAMES[one.phase]})"
 

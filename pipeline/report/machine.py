@@ -72,8 +72,8 @@ def report_object(report: Report) -> dict[str, object]:
     number that `apply --approve-merges` asks for, `some_pairs` are rows of identities.parquet. `state` is the plan's
     (`report.state`). `rehearsal` is the run against the embedded local service and `rehearsed` what was read back
     there; `applied` is what the ledger has, and `verification` what was read back from its target. `project` is the
-    target's, by name and address, where a personal key could read it. Each is null until it was done. `preflight` is
-    there where the target was asked before.
+    target's, by name and address, if a personal key could read it. Each is null until it was done. `preflight` is there
+    where the target was asked before.
     """
     plan = report.plan
     return {

@@ -42,7 +42,7 @@ class PairRow(msgspec.Struct, frozen=True):
 def some_pairs(path: Path, most: int = MOST_PAIRS) -> list[PairRow]:
     """At most `most` rows of each decision and reason, by both and then by their events, the most first.
 
-    Raises UnsafePlan where the table cannot be read.
+    Raises UnsafePlan if the table cannot be read.
     """
     pairs: dict[tuple[str, str], list[PairRow]] = {}
     try:

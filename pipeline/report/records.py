@@ -36,7 +36,7 @@ Record = TypeVar("Record")
 
 
 def read_record(path: Path, kind: type[Record]) -> Record | None:
-    """A JSON file as a value of this type; None where there is none that can be read."""
+    """A JSON file as a value of this type; None if it cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -84,7 +84,7 @@ class PreflightResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cut_over(self) -> Check | None:
-        """The check of where live events begin; None where it was not answered."""
+        """The check of where live events begin; None if it was not answered."""
         return next((check for check in self.checks if check.name == CUT_OVER and "first_live" in check.facts), None)
 
     def age(self, now: datetime) -> float:
@@ -116,8 +116,8 @@ class PausedFunction(msgspec.Struct, frozen=True, kw_only=True):
     """A function that was on, and is turned off while a plan is sent. It is recorded before it is turned off.
 
     `before` is its `updated_at` while it was on, and `content` the digest of what it was then. `after` is its
-    `updated_at` once it was off, "" until the service has answered. `changed`: somebody changed it since, so that it is
-    left as it is.
+    `updated_at` once it was off, "" until the service has answered. `changed`: it was changed since, so it is left as
+    it is.
     """
 
     id: str
@@ -141,7 +141,7 @@ class PausedFunctions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_paused(directory: Directory) -> PausedFunctions | None:
-    """What is recorded; None where nothing is off. Raises UnsafePlan for a record that cannot be read."""
+    """What is recorded; None if nothing is off. Raises UnsafePlan for a record that cannot be read."""
     try:
         return msgspec.json.decode(directory.paused.read_bytes(), type=PausedFunctions)
     except FileNotFoundError:
@@ -161,7 +161,7 @@ def paused_in(directory: Directory) -> Sequence[PausedFunction]:
 
 @private()
 def write_paused(directory: Directory, record: PausedFunctions) -> None:
-    """Write the record durably, or remove it where no function is left in it."""
+    """Write the record durably, or remove it if it has no function any more."""
     if record.functions:
         write_record(directory.paused, record)
     else:
@@ -170,7 +170,7 @@ def write_paused(directory: Directory, record: PausedFunctions) -> None:
 
 
 def named(functions: Sequence[PausedFunction]) -> str:
-    """`'To the CRM' (0190…), 'Chat' (0191…)`: every one, since this may be the only place that tells."""
+    """`'To the CRM' (0190…), 'Chat' (0191…)`: every one, since they may be listed nowhere else."""
     return ", ".join(map(str, functions))
 
 
@@ -191,7 +191,7 @@ def write_profiles_before(directory: Directory, digest: str, profiles: Iterable[
 
 
 def read_profiles_before(directory: Directory, digest: str) -> Iterator[ProfileBefore]:
-    """The profiles of the plan with this digest; none where no preflight read any.
+    """The profiles of the plan with this digest; none if no preflight read any.
 
     What is overwritten cannot be read any more, so this is what is known of it for an undo: a sample of the profiles,
     or all of them where they are few (`pipeline.preflight.live_persons.MOST`).
@@ -217,8 +217,8 @@ class _Receipt(msgspec.Struct):
 
 
 class WrittenReceipt(msgspec.Struct, frozen=True):
-    """A receipt beside the plan: when it was written, the plan's state then, the sha256 of its file, and the public key
-    that it is signed with, "" where it is not signed."""
+    """A receipt next to the plan: when it was written, the plan's state then, the sha256 of its file, and the public
+    key of its signature, "" if it is not signed."""
 
     written: str
     state: str
@@ -227,7 +227,7 @@ class WrittenReceipt(msgspec.Struct, frozen=True):
 
 
 def written_receipt(plan: Plan, directory: Directory) -> WrittenReceipt | None:
-    """The receipt of this very plan in its directory, where there is one that can be read."""
+    """The receipt of exactly this plan in its directory, if there is one that can be read."""
     try:
         content = directory.receipt.read_bytes()
         receipt = msgspec.json.decode(content, type=_Receipt)

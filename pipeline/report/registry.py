@@ -19,9 +19,9 @@ from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import Report
 
 BELOW = 80
-"""Sections of the first screen from this number on stand below the names of events, beside the next step."""
+"""Sections of the first screen from this number on are below the names of events, next to the next step."""
 Values = Mapping[str, object] | None
-"""What a template is rendered with, beside `report` and `plan`; None leaves the section out."""
+"""What a template is rendered with, in addition to `report` and `plan`; None leaves the section out."""
 Show = Callable[[Console, Plan, str], None]
 """Prints a section of a plan; the text is the plan's directory."""
 Brief = Callable[[Plan], str]

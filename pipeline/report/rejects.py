@@ -28,7 +28,7 @@ LEFT_OUT = "plan"
 FORMULA = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 """First characters of a formula in a spreadsheet, full-width forms included (OWASP: CSV injection)."""
 GUARD = "'"
-"""Prefix of such a text, and of a text that starts with this prefix, so that removing it once restores every text."""
+"""Prefix of such a string, and of one that starts with this prefix, so that removing it once restores every string."""
 
 MOST_PLACES = 5
 """Causes of refusals whose first row is looked up, for each of which a request is inflated."""
@@ -40,7 +40,7 @@ Warn = Callable[[str], None]
 class RefusedEvent(Reject, frozen=True, gc=False, kw_only=True):
     """An event that the service refused, with its row.
 
-    `stage` is `send`, or `rehearse` where the local service refused it and the plan was not applied yet. Of a merge, a
+    `stage` is `send`, or `rehearse` if the local service refused it and the plan was not applied yet. For a merge, a
     group or a profile, `part` is its file in the plan, and `row` its line.
     """
 
@@ -84,7 +84,7 @@ def _located(plan: Plan, directory: Directory, refusals: Iterable[RefusalRecord]
 
 
 class RefusalCause(NamedTuple):
-    """Events that were refused for one cause, and where the first of them comes from, "" where that is not known."""
+    """Events that were refused for one cause, and where the first of them comes from, "" if that is not known."""
 
     cause: str
     events: int
@@ -125,7 +125,7 @@ def group_refusals(refusals: Iterable[RefusalRecord]) -> list[tuple[RefusalRecor
 
 
 def same_cause(detail: str) -> str:
-    """A text that is equal for answers that differ in nothing but numbers and ids."""
+    """A string that is equal for answers that differ only in numbers and ids."""
     return _VARIABLE.sub("…", detail)
 
 
@@ -197,7 +197,7 @@ def refusal(directory: Directory, *, rehearsed: bool = False) -> Refused:
 
 
 def refusing(directory: Directory) -> tuple[Directory, str]:
-    """The plan, or its rehearsal where the plan was not applied, and the stage in which events are refused there."""
+    """The plan, or its rehearsal if the plan was not applied, and the stage in which events are refused there."""
     if was_ever_applied(directory.ledger):
         return directory, "send"
     return Directory(directory.rehearsal), "rehearse"
@@ -211,5 +211,5 @@ def write_csv(file: TextIO, names: Sequence[str], rows: Iterable[Sequence[object
 
 
 def guarded(text: str) -> str:
-    """A text as a cell that no spreadsheet runs as a formula."""
+    """A string as a cell that no spreadsheet runs as a formula."""
     return GUARD + text if text[:1] in FORMULA or text.startswith(GUARD) else text

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class BatchCounts(msgspec.Struct, frozen=True):
-    """Batches, each once, whatever number of runs and tries it took; people are told those `sent` as requests.
+    """Batches, each once, whatever number of runs and tries it took; people see those `sent` as requests.
 
     `sent` may have reached the service, `retried` took more than one request, in any run, `split` were sent in pieces.
     `made` are all rows of the ledger: also the split ones, and parts that were never sent by themselves.
@@ -61,8 +61,8 @@ class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
 
     `transport` is `batch` or `v1`, the per-event endpoint; `warnings` counts the events that the service accepted with
     a warning, in all runs, by its reason. `to` is the address it was for, "" for the embedded local service; `ended` is
-    when (ISO 8601, UTC). `capture_key` is absent where it was not checked, as in a dry run or a rehearsal. `state` is
-    the plan's state after it; results in a report have none, since the report has it. `canary` is there after one.
+    when (ISO 8601, UTC). `capture_key` is absent if it was not checked, as in a dry run or a rehearsal. `state` is the
+    plan's state after it; results in a report have none, since the report has it. `canary` is there after one.
     """
 
     format: str = "backcast.apply/1"
@@ -103,8 +103,8 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     `doubts` are the first 100 batches in doubt (during a run, those in flight), `refusals` the first 100 refused
     events, `failures` all failed requests by status. The ledger has all. `transport` is "" if none was chosen;
     `warnings` are as in ApplyResult. `paused_functions` are hog functions that are off for this plan (`id`, `name`, and
-    `changed` if somebody changed it since, so that it is left as it is). `discarded` is when the events of the plan
-    were discarded, absent if they were not.
+    `changed` if it was changed since, so it is left as it is). `discarded` is when the events of the plan were
+    discarded, absent if they were not.
     """
 
     format: str = "backcast.status/1"
@@ -214,7 +214,7 @@ def _verified(result: Verification | None) -> Verified | None:
 
 
 def repair_counts(outcome: Outcome | None, *, asked: bool) -> RepairCounts | msgspec.UnsetType:
-    """What a repair sent again; UNSET where none was asked for."""
+    """What a repair sent again; UNSET if none was asked for."""
     if not asked:
         return msgspec.UNSET
     if outcome is None:

@@ -28,7 +28,7 @@ IDENTITIES = "identities"
 ANY_PROJECT = "ID"
 """Stands for the number of a project that is not known."""
 ANY_TARGET = "URL"
-"""Stands for the address of a service where the plan has no target."""
+"""Replaces the address of a service if the plan has no target."""
 NO_TARGET = " No target was chosen: for PostHog, plan again with --for us or --for eu"
 """A plan for no target is in the dialect `contract`, which PostHog's own regions do not take."""
 
@@ -107,8 +107,8 @@ def state_of(plan: Plan, summary: LedgerSummary, results: Results, *, running: b
 
 
 def check_required(plan: Plan, directory: Directory, to: str, options: ApplyOptions) -> None:
-    """Raise UnsafePlan where `options` require a rehearsal or a canary of this very plan, and there is none that sent
-    and found all of it. A canary itself requires no other one."""
+    """Raise UnsafePlan if `options` require a rehearsal or a canary of exactly this plan, and none sent and found all
+    of it. A canary itself requires no other one."""
     if options.require_rehearsal:
         check_rehearsed(plan, directory)
     if options.require_canary and not options.canary:
@@ -149,7 +149,7 @@ def _is_rehearsed(results: Results) -> bool:
 
 
 class NextStep(NamedTuple):
-    """`command` is "" where nothing is left to run."""
+    """`command` is "" if there is nothing left to run."""
 
     sentence: str
     command: str
@@ -183,7 +183,7 @@ def next_step(report: Report) -> NextStep:
 def step_after(
     plan: Plan, status: PlanStatus, directory: str, *, to: str | None = None, project: str | None = None
 ) -> NextStep:
-    """The same for the plan in `directory`. `to` and `project` are the target and its project, where they are known."""
+    """The same for the plan in `directory`. `to` and `project` are the target and its project, if they are known."""
     known = to or "", project or ANY_PROJECT
     applied = status_result(plan, status)
     return _next(plan, status.state, directory, status.results, applied, status.paused, status.discarded, known)
@@ -283,7 +283,7 @@ def _step(
 
 
 def _with_files(state: str, name: str, target: str) -> NextStep | None:
-    """The step where files are written, None where it is that of any target."""
+    """The step if files are written, None if it is the same as for any target."""
     if state == "sent":
         return NextStep(
             "Compare the written files with the plan before they are imported.", f"backcast verify {name} --to {target}"

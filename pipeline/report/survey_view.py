@@ -39,7 +39,7 @@ BAR_CHARACTERS = 40
 NARROW = 110
 """Columns of a terminal below which types are folded."""
 NAME_CHARACTERS = 32
-"""A field's name so long is not folded on a terminal of 80 columns."""
+"""A field's name of this length is not folded on a terminal of 80 columns."""
 LEAST_MONTHS = 3
 """Fewer months make no picture."""
 MOST_LISTED_MONTHS = 600
@@ -163,7 +163,7 @@ def _fields(console: Console, survey: Survey) -> None:
 
 
 def _events(console: Console, survey: Survey) -> None:
-    """Event names with their rows, and a bar for each month where there is room for it."""
+    """Event names with their rows, and a bar for each month if there is room for it."""
     months = months_of(survey)
     if len(months) < LEAST_MONTHS or not survey.event_months:
         show_counts(console, "event", survey.events, _most(console, MOST_EVENTS))
@@ -191,7 +191,7 @@ def months_of(survey: Survey) -> list[str]:
 
 
 def grouped(months: Sequence[str], most: int) -> list[Sequence[str]]:
-    """The months in groups of equal length, at most so many."""
+    """The months in groups of equal length, at most this many groups."""
     size = -(-len(months) // most)
     return [months[start : start + size] for start in range(0, len(months), size)]
 
@@ -256,7 +256,7 @@ def write_survey(
     sources: Sequence[str],
     settings: Mapping[str, str],
 ) -> None:
-    """Write the page. Raises UsageError where the file cannot be written."""
+    """Write the page. Raises UsageError if the file cannot be written."""
     file = Path(fspath(path))
     may_replace(file, (b"<!doctype html>", b"<!DOCTYPE html>"), "--report")
     try:
@@ -285,7 +285,7 @@ def render(survey: Survey, sources: Sequence[str], settings: Mapping[str, str]) 
         title=printable(about(survey), 200),
         clock=clock_of(survey),
         roles=roles_of(survey),
-        line=timeline(survey.days, gaps_shown=not survey.sampled, what="rows"),  # of a sample, days are missing
+        line=timeline(survey.days, gaps_shown=not survey.sampled, what="rows"),  # in a sample, days are missing
         hours=hour_chart([(clock_of(survey), survey.hours)]),
         names=[(name, count, bar(count, most), by_month.get(name, "")) for name, count in names[:MOST_NAMES_ON_PAGE]],
         months_from=months[0] if by_month else "",

@@ -116,7 +116,7 @@ def replayed(result: Verification) -> str:
 
 
 def counted_people(people: PeopleCheck) -> str:
-    """What was compared of people, to continue a sentence; "" where nothing was."""
+    """What was compared of people, to continue a sentence; "" if nothing was."""
     parts = [pluralize(count, kind.removesuffix("s")) for kind, count in people.compared.items() if count]
     kept = f", of which {pluralize(people.kept, 'profile')} kept values that were there before" if people.kept else ""
     if people.there_before:
@@ -128,7 +128,7 @@ def counted_people(people: PeopleCheck) -> str:
 
 
 def done_about(result: Verification) -> list[str]:
-    """What can be done about differences that no repair mends, a sentence each."""
+    """What can be done about differences that no repair corrects, a sentence each."""
     counts, lines = result.events, []
     wrong = result.people.wrong
     people = [f"{pluralize(count, PEOPLE[kind][0])} {PEOPLE[kind][1]}" for kind, count in wrong.items() if count]

@@ -121,7 +121,7 @@ ADVICE = {
 
 
 def advice_of(check: Finding) -> str:
-    """What to do about what a check found, "" where its detail is enough."""
+    """What to do about what a check found, "" if its detail is enough."""
     if check.level == "accepted":
         return f"nothing; it was accepted: {check.reason}"
     if check.level == "stop" and check.reason is not UNSET:
@@ -143,11 +143,11 @@ MOODS = {
     "not-ready": "stop", "differs": "stop", "sending": "care", "stopped": "care", "sent-with-refusals": "care",
     "sent": "plain",
 }  # fmt: skip
-"""How each state is shown, where nothing else is open; every other state is `good`."""
+"""How each state is shown, if nothing else is open; every other state is `good`."""
 
 
 def mapping_of(plan: Plan) -> str:
-    """The mapping of a plan, and its tool where that has another name."""
+    """The mapping of a plan, and its tool if that has another name."""
     name = printable(plan.mapping.name, 200)
     return plan.tool if name == plan.tool else f"{name} ({plan.tool})"
 
@@ -166,7 +166,8 @@ _FILES = {"sending": "writing", "sent": "written", "verified": "written and veri
 
 
 def state_in_words(state: str, refused: int, checks: int = 0, to: str = "") -> str:
-    """The text of a state. `refused` is the number of refused events, `checks` of the checks that found something.
+    """The words for a state. `refused` is the number of refused events, `checks` of the checks that found something.
+    `to` is the address that the plan is sent to, if sending began.
 
     `to` is the address that the plan is sent to, where that began.
     """
@@ -204,13 +205,13 @@ def zone_proof(plan: Plan) -> str:
 
 
 def decided_because(reason: str, plan: Plan) -> str:
-    """The reason of a decision in words; the reason itself where this version has no text for it."""
+    """The reason of a decision in words; the reason itself if this version has no words for it."""
     words = REASONS.get(reason)
     return printable(reason) if words is None else words.format(most=plan.options.max_ids_per_person)
 
 
 def policy_meaning(policy: str) -> str:
-    """How final properties meet those of a live profile, in words."""
+    """How final properties are combined with those of a live profile, in words."""
     name, _, prefix = policy.partition("=")
     return POLICIES.get(name, name).format(prefix=printable(prefix))
 
@@ -247,6 +248,6 @@ HEADLINE_CHARACTERS = 140
 
 
 def headline(detail: str) -> str:
-    """What a check found without its examples, which follow the first colon; all of it where that is longer."""
+    """What a check found without its examples, which follow the first colon; all of it if that is longer."""
     begins = detail.partition(": ")[0]
     return begins if len(begins) <= HEADLINE_CHARACTERS else detail

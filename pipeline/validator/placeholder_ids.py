@@ -1,4 +1,4 @@
-"""Ids that name nobody: words that trackers write where an id is missing.
+"""Placeholder ids: words that trackers write if an id is missing.
 
 The service accepts an event with such an id but refuses to merge it, and one person would collect thousands of
 strangers (docs/know/service.md#ids-and-text). So such an id is passed over, and the next id that the mapping names is

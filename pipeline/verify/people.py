@@ -108,7 +108,7 @@ def check_people(
 ) -> PeopleCheck:
     """Compare merges in effect, persons, profile values and groups with the settled lines of a plan.
 
-    `latest` tells by a group's type, key and uuid whether no other plan updated the group afterwards. `alone`: the
+    `latest` says, by a group's type, key and uuid, whether no other plan updated the group afterwards. `alone`: the
     project has only the events of this plan.
     """
     journal = Journal(session, "people.jsonl", _Chunk)
@@ -222,7 +222,7 @@ def _compare_dates(target: _Target, journal: Iterable[_Chunk], directory: Direct
     """Compare `created_at` of the persons of the merges: the first of a person's merges that arrived created it.
 
     All merges of a person name one id that stays, and arrive in any order. A person that existed before keeps its own
-    date, which can be told from a wrong one only if it is later than the beginning of the import.
+    date, which can be distinguished from a wrong one only if it is later than the beginning of the import.
     """
     hashes = np.unique(np.fromiter((hash_id(one.ids[0]) for some in journal for _, one in some.later), np.uint64))
     if not len(hashes):

@@ -1,4 +1,4 @@
-"""Compares what landed with the ledger: nothing missing, nothing extra, nothing altered, nothing twice, nobody lost.
+"""Compares what landed with the ledger: nothing missing, nothing extra, nothing altered, nothing twice, no person lost.
 
 First the counts by event and UTC day; then two sets exactly, by (uuid, event, distinct_id, timestamp), either all
 events or those of days whose counts differ; then the values of a sample, or of all; then what the service made of
@@ -54,7 +54,7 @@ MOST_ASKED_AGAIN = 20_000
 class Depth(NamedTuple):
     """How much is compared. `whole`: the service has only this plan's events, so any other event is extra.
     `among_others`: the plan is one of many in its import, so only events with its uuids are compared, and only on the
-    days of its events; `latest` tells by a group's type, key and uuid whether no later plan of the import updated the
+    days of its events; `latest` says, by a group's type, key and uuid, whether no later plan of the import updated the
     group. `ask_all`: every missing event is asked for once more, since it is to be sent again. What a deeper
     verification found, `earlier`, stays.
     """

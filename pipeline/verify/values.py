@@ -1,4 +1,4 @@
-"""Compares the properties of an event as it was sent with those that landed, and tells what the service itself changes.
+"""Compares the properties of an event as it was sent with those that landed, and shows what the service itself changes.
 
 Values are compared exactly: first by their bytes, then as JSON with the digits of every number. What the service adds
 or changes by itself (docs/know/service.md) is a known difference: it is listed and counted, but not as a difference.

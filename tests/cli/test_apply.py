@@ -23,7 +23,7 @@ NOTHING = dict.fromkeys(("made", "accepted", "refused", "in_doubt", "already_set
 def test_apply_status_and_verify_print_the_documented_objects(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planned, applied, proved: each object has its fields, and stdout holds nothing else."""
+    """Each of the three commands prints an object with the documented fields, and nothing else on stdout."""
     directory = planned(tmp_path, 20)
     said = call("status", directory, "--json")
     assert (said.json["format"], said.json["state"], said.json["events"]["made"]) == ("backcast.status/1", "ready", 0)
@@ -47,7 +47,8 @@ def test_apply_status_and_verify_print_the_documented_objects(
 def test_verify_reads_the_project_that_the_plan_was_sent_to(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without --project: the one of the capture key, also if `apply` had no personal key to record it."""
+    """Without --project, `verify` reads the project of the capture key, also if `apply` had no personal key to record
+    it."""
     projects = [{"id": number, "capture_key": f"phc_test_{number}"} for number in (1, 2)]
     monkeypatch.setenv("BACKCAST_PROJECT_KEY", "phc_test_2")
     (tmp_path / "keys.json").write_text(json.dumps({"projects": projects, "keys": {"phx_test": ["*"]}}))
@@ -63,8 +64,8 @@ def test_verify_reads_the_project_that_the_plan_was_sent_to(
 
 
 def test_keys_are_needed_but_for_a_dry_run(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No key is exit 2, and says where to put one; `apply --dry-run` to a far target sends nothing, asks nothing and
-    writes no ledger."""
+    """A missing key is exit 2, and the error says where to put one; `apply --dry-run` to a remote target sends nothing,
+    asks nothing and writes no ledger."""
     monkeypatch.delenv("BACKCAST_PROJECT_KEY")
     directory = planned(tmp_path, 20, target="eu")
     said = call("apply", directory, "--to", "eu", "--dry-run", "--json")
@@ -77,7 +78,7 @@ def test_keys_are_needed_but_for_a_dry_run(call: Any, tmp_path: Path, monkeypatc
 
 
 def test_what_is_piped_is_as_wide_as_columns_says(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines that could be longer keep to COLUMNS, or to 110 of them; paths and commands are never folded."""
+    """Longer lines are folded at COLUMNS, or at 110 characters; paths and commands are never folded."""
     monkeypatch.chdir(tmp_path)
     for columns, width in (("60", 60), ("", 110), ("wide", 110)):
         monkeypatch.setenv("COLUMNS", columns)
@@ -88,11 +89,11 @@ def test_what_is_piped_is_as_wide_as_columns_says(call: Any, tmp_path: Path, mon
 NO_KEY = "Error: the project key does not look like a capture key"
 
 
-def test_a_text_that_is_no_key_is_refused_before_anything_else(
+def test_a_value_that_is_not_a_key_is_refused_before_anything_else(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`abc` for a region is exit 2, and so is a personal key anywhere; a dry run looks at the key alike. For another
-    service, which may give keys of any shape, it is one warning on stderr."""
+    """`abc` for a region is exit 2, and so is a personal key anywhere; a dry run checks the key in the same way. For
+    another service, which may have keys of any form, it is one warning on stderr."""
     far, here = planned(tmp_path, 3, target="us"), planned(tmp_path / "here", 3)
     for words in (["--yes"], ["--yes", "--dry-run"]):
         monkeypatch.setenv("BACKCAST_PROJECT_KEY", "abc")
@@ -120,7 +121,7 @@ def test_a_text_that_is_no_key_is_refused_before_anything_else(
 def test_a_far_target_asks_for_the_number_of_events(
     call: Any, tmp_path: Path, typed: str, options: list[str], code: int
 ) -> None:
-    """The number, or --yes, lets the run begin: here it finds nobody at that name, exit 6. Anything else is exit 2
+    """The number, or --yes, starts the run, which here finds no host of that name: exit 6. Anything else is exit 2
     before any network use."""
     directory = planned(tmp_path, 20, target="http://backcast.invalid")
     words = ["apply", directory, "--to", "http://backcast.invalid", "--retry-for", "0", "--max-retries", "0"]
@@ -132,7 +133,7 @@ def test_a_far_target_asks_for_the_number_of_events(
 
 
 def test_a_stopped_run_prints_its_counts_and_its_error(call: Any, tmp_path: Path) -> None:
-    """Exit 5 where the service refused us: the counts are on stdout, the error is on stderr and names the host."""
+    """Exit 5 if the service refused us: the counts are on stdout, the error is on stderr and names the host."""
     directory = planned(tmp_path, 30)
     with serving(lambda asked: Reply(401, b"API key is not valid") if asked.number else Reply()) as server:
         said = call("apply", directory, "--to", server.url, "--json", "--max-concurrency", "1")
@@ -162,7 +163,7 @@ def test_a_plan_that_this_target_cannot_have_is_refused(call: Any, tmp_path: Pat
 
 
 def test_a_directory_without_a_plan_is_a_usage_error(call: Any, tmp_path: Path) -> None:
-    """No plan.json is exit 2 and says how to make one."""
+    """A missing plan.json is exit 2, and the error says how to make one."""
     for command in ("rehearse", "status", "rejects", "apply", "verify"):
         said = call(command, tmp_path, *(["--to", "http://127.0.0.1:1"] if command in ("apply", "verify") else []))
         assert (said.code, said.two_lines[1]) == (2, "Try: create one with: backcast plan SOURCE -o DIR")

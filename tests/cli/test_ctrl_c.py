@@ -1,4 +1,4 @@
-"""Ctrl-C while DuckDB works: heard as what Python raises for it, wherever the main thread asks."""
+"""Ctrl-C while DuckDB works raises KeyboardInterrupt, wherever the main thread is waiting."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ ASKED = [
     "database.number(ENDLESS)",
     "database.rows(ENDLESS)",
     "list(database.stream(STREAM))",
-    "service.select(ENDLESS)",  # as a command asks: the service is a program of its own
+    "service.select(ENDLESS)",  # a separate process, as for a command
 ]
 
 
 def test_it_is_a_keyboard_interrupt(tmp_path: Path) -> None:
-    """Each of them ends with it, one after the other in one process."""
+    """Each statement ends with it, one after the other in one process."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path), ENDLESS, STREAM, *ASKED],
         capture_output=True, text=True, timeout=120, check=False,

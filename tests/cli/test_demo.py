@@ -23,7 +23,7 @@ MOST_SHEETS = 12
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a demo of all samples says."""
+    """The output of a demo of all samples."""
     output = tmp_path_factory.mktemp("shown") / "demo"
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
         for key in ("BACKCAST_PROJECT_KEY", "BACKCAST_PERSONAL_KEY"):
@@ -50,7 +50,7 @@ def test_every_chart_of_its_reports_has_a_description(shown: dict[str, Any]) -> 
 
 
 def test_its_reports_are_printed_on_a_dozen_sheets(shown: dict[str, Any], tab: Tab) -> None:
-    """With all chapters open, on A4 and on US Letter."""
+    """The pages with all chapters open, on A4 and on US Letter."""
     for step in shown["steps"]:
         tab.open(Path(step["report"]).as_uri())
         for inches in ((8.27, 11.69), (8.5, 11)):
@@ -61,7 +61,7 @@ def test_its_reports_are_printed_on_a_dozen_sheets(shown: dict[str, Any], tab: T
 def test_a_demo_replaces_an_earlier_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It shows people what it does with a sample, and that there is no C part."""
+    """A second demo replaces the first. It shows people what it does with a sample, and that the C part is missing."""
     output = tmp_path / "demo"
     monkeypatch.setattr(demo, "SAMPLES", [Sample("few", "june", PlanOptions(mapping="june"))])
     monkeypatch.setattr("pipeline.native.WHY_NOT", "it was not compiled")
@@ -75,8 +75,8 @@ def test_a_demo_replaces_an_earlier_one(
     assert not (output / "of the first").exists()
 
 
-def test_the_demo_replaces_no_folder_of_somebody_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A folder with anything in it that no demo wrote, or a file, is left alone: exit 2."""
+def test_the_demo_replaces_no_folder_that_it_did_not_write(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A file, or a folder that contains anything that a demo did not write, is left as it is: exit 2."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work", "utf-8")
     assert run(["demo", "-o", str(tmp_path / "mine")]) == 2

@@ -17,7 +17,7 @@ HOSTILE = ["<b>bold</b>", "\u202egnp.exe", "[red]name", "x" * 200, "emoji 🎉",
 
 
 def plan(folder: Path, name: str, rows: list[dict[str, Any]], *more: str) -> Path:
-    """A plan of such rows."""
+    """A plan of these rows."""
     export = folder / f"{name}.jsonl"
     export.write_text("".join(json.dumps(one) + "\n" for one in rows), "utf-8")
     done = in_process("plan", export, *generic(), "-o", folder / name, "--as-of", "2026-01-01", *more)
@@ -27,7 +27,7 @@ def plan(folder: Path, name: str, rows: list[dict[str, Any]], *more: str) -> Pat
 
 @pytest.fixture(scope="module")
 def different(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two plans with differences of every kind, and hostile names among them."""
+    """Two plans with differences of every kind and with hostile names."""
     folder = tmp_path_factory.mktemp("different")
     before = [row(number) | {f"property {one}": one for one in range(30)} for number in range(60)]
     after = [dict(one) for one in before[:50]]
@@ -41,7 +41,8 @@ def different(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_equal_plans_end_with_0_and_others_with_7(call: Any, tmp_path: Path) -> None:
-    """As a verification does; --exit-zero is for pipelines that only show them. No export is needed."""
+    """These are the exit codes of `verify`; --exit-zero is for pipelines that only show the differences. No export is
+    needed."""
     rows = [row(number) for number in range(5)]
     a, same, other = (plan(tmp_path, name, some) for name, some in (("a", rows), ("b", rows), ("c", rows[:4])))
     equal = call("diff", a, same)
@@ -55,8 +56,8 @@ def test_equal_plans_end_with_0_and_others_with_7(call: Any, tmp_path: Path) -> 
 
 
 def test_merges_that_an_earlier_plan_sent_are_named(call: Any, tmp_path: Path) -> None:
-    """A second plan of the same export for the same target says which plan sent them and how many, and `diff` does not
-    take them for merges that are lost."""
+    """A second plan of the same export for the same target says which plan sent the merges and how many, and `diff`
+    does not count them as lost."""
     room, rows = empty(), [linked(row(number)) for number in range(30)]
     options = "--for", room.url, "--set", "anonymous_id=anonymous_id"
     first = plan(tmp_path, "first", rows, *options)
@@ -73,7 +74,7 @@ def test_merges_that_an_earlier_plan_sent_are_named(call: Any, tmp_path: Path) -
 
 
 def test_the_object_has_the_documented_fields(call: Any, different: tuple[Path, Path]) -> None:
-    """Pure JSON on stdout."""
+    """stdout is JSON and nothing else."""
     said = call("diff", *different, "--json")
     assert said.code == 7
     assert list(said.json) == ["format", "equal", "compared", "a", "b", "settings", "skips", "rejects", "phases",
@@ -88,8 +89,8 @@ def test_the_object_has_the_documented_fields(call: Any, different: tuple[Path, 
 def test_a_terminal_gets_40_lines_at_most_and_the_worst_first(
     call: Any, different: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
-    """Whatever differs; what is missing is in the page and the object, and on a narrow one, where lines fold, the last
-    line says how much that is."""
+    """The page and the object have all lines. On a narrow terminal, where lines fold, the last line says how much was
+    left out."""
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.chdir(different[0].parent)
     said = call("diff", *(one.name for one in different))
@@ -104,7 +105,7 @@ def test_a_terminal_gets_40_lines_at_most_and_the_worst_first(
 
 
 def test_the_page_is_whole_and_escapes_every_name(call: Any, different: tuple[Path, Path], tmp_path: Path) -> None:
-    """No script, no load, no markup of an export."""
+    """It has no script and loads nothing, and names cannot add markup."""
     page = tmp_path / "diff.html"
     assert call("diff", *different, "--html", page).code == 7
     html = page.read_text("utf-8")
@@ -116,7 +117,7 @@ def test_the_page_is_whole_and_escapes_every_name(call: Any, different: tuple[Pa
 
 
 def test_what_cannot_be_compared_or_written_is_a_usage_error(call: Any, tmp_path: Path) -> None:
-    """A page is never written over another file; what is no plan says how to make one."""
+    """A page never overwrites another file; for a folder without a plan the error says how to make one."""
     other = tmp_path / "shop.yaml"
     other.write_text("format: x\n", "utf-8")
     a = plan(tmp_path, "a", [row(1)])

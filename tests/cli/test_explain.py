@@ -1,4 +1,4 @@
-"""What `explain` says of a row, an event and a person follows from what the plan and its ledger hold."""
+"""What `explain` says about a row, an event and a person follows from the plan and its ledger."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def explain(made: Path, call: Any) -> Any:
 
 
 def test_a_row_that_is_sent(explain: Any, made: Path) -> None:
-    """Its event as it is sent, its request with the state in the rehearsal, and its rules, since it is in the sample.
-    Values and ids are masked."""
+    """It shows the event as sent, its request with the state in the rehearsal, and its rules, since it is in the
+    sample. Values and ids are masked."""
     found = explain("rows.jsonl:1", "--json").json
     (one,) = found["rows"]
     (event,) = one["events"]
@@ -121,7 +121,7 @@ def test_a_rejected_row_has_its_code_and_text(explain: Any) -> None:
 
 
 def test_a_skipped_row_is_named_as_such(explain: Any) -> None:
-    """All rows of this file without an event are skipped, and by one code, so it is certain."""
+    """All rows of this file without an event are skipped with one code, so the answer is certain."""
     (one,) = explain("rows.jsonl:7", "--json").json["rows"]
     assert (one["outcome"], list(one["codes"])) == ("skipped", ["outside_window"])
     assert "row 7 is skipped:" in explain("rows.jsonl:7").out
@@ -190,7 +190,8 @@ def test_a_file_may_be_named_by_the_end_of_its_path(explain: Any, made: Path, as
 
 
 def test_the_sample_is_a_page(made: Path, call: Any, tmp_path: Path) -> None:
-    """Each row of the sample with its outcome; text of an export stays text. Another file is not replaced."""
+    """The page shows each row of the sample with its outcome; text of an export is never markup. Another file is not
+    replaced."""
     page = tmp_path / "rows.html"
     said = call("explain", made / "plan", "--report", page)
     assert said.code == 0
@@ -208,7 +209,7 @@ def test_the_sample_is_a_page(made: Path, call: Any, tmp_path: Path) -> None:
 
 
 def test_more_pairs_show_other_days(tmp_path: Path, call: Any) -> None:
-    """Beyond 32 rows of names and years, the first rows of other days follow."""
+    """After 32 rows of names and years, the first rows of other days follow."""
     rows = [
         row(0, uuid=f"id-{day}") | {"timestamp": f"2022-{1 + day // 28:02}-{1 + day % 28:02}T00:00:00Z"}
         for day in range(60)

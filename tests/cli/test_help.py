@@ -1,4 +1,4 @@
-"""The command line before any work: help, examples, slips of the keyboard, and what starting loads."""
+"""The command line before any work: help, examples, typing mistakes, and what starting loads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipeline.cli.help import GroupedHelp
 
 
 def commands(group: Any = cli, *path: str) -> dict[tuple[str, ...], Any]:
-    """Every command and group of commands by its words, the whole one first."""
+    """Every command and group of commands by its words; the whole command line comes first."""
     found = {path: group}
     if isinstance(group, click.Group):
         context = click.Context(group)
@@ -29,7 +29,8 @@ LEAVES = {path: found for path, found in commands().items() if not isinstance(fo
 
 
 def test_every_command_and_group_has_an_example(call: Any) -> None:
-    """`--help` of each command ends in an example that names it, that of a group in an example of one of its own."""
+    """The `--help` of a command ends in an example that names it, that of a group in an example of one of its
+    commands."""
     for command in LEAVES:
         said = call(*command, "--help")
         assert (said.code, f"backcast {' '.join(command)}" in said.out.split("Example: ")[1]) == (0, True), command
@@ -39,8 +40,8 @@ def test_every_command_and_group_has_an_example(call: Any) -> None:
 
 @pytest.mark.parametrize("command", LEAVES, ids=" ".join)
 def test_every_option_has_help_with_unit_and_default(command: tuple[str, ...]) -> None:
-    """What it does, what its value is, and what holds without it: nothing for required ones and those that repeat, nor
-    for the management API's fields and filters: what is not given is not sent."""
+    """What it does, what its value is, and the default. Required and repeatable options need no default, nor do fields
+    and filters of the management API: what is not given is not sent."""
     options = [one for one in LEAVES[command].params if isinstance(one, click.Option)]
     assert [one.opts for one in options if not (one.help or "").rstrip("]").strip()] == []
     valued = [one for one in options if not one.is_flag]
@@ -66,7 +67,8 @@ def test_help_of_many_options_is_short_and_help_all_is_whole(call: Any, command:
 
 
 def test_a_slip_is_a_usage_error_that_says_what_was_meant(call: Any) -> None:
-    """The help names every command; an unknown one names the nearest, an unknown option points at help."""
+    """The help names every command; an error about an unknown command names the nearest one, and one about an unknown
+    option points to the help."""
     said = call("--help")
     assert [name for name in COMMANDS if f"  {name} " in said.out] == list(COMMANDS)
     said = call("rehears")
@@ -85,14 +87,14 @@ def test_help_and_import_load_nothing_heavy() -> None:
 
 
 def test_a_group_without_a_command_prints_its_help(call: Any) -> None:
-    """The help as it stands, not as an error, and exit 2."""
+    """It is the usual help, not an error, and exit 2."""
     for words in ([], ["mapping"], ["hog-functions"]):
         said = call(*words)
         assert (said.code, said.err, said.out) == (2, "", call(*words, "--help").out)
 
 
 def test_commands_run_one_after_the_other_in_one_process(tmp_path: Path) -> None:
-    """Importing one command's file leaves the way into the others as it was."""
+    """Importing one command's file does not change how the others are started."""
     script = (
         "import contextlib, io\n"
         "from pipeline.cli import COMMANDS, main\n"

@@ -1,4 +1,4 @@
-"""`--log-format json`: everything on stderr is one object a line."""
+"""`--log-format json`: everything on stderr is one object per line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 
 def test_warnings_errors_and_hints_are_objects(tmp_path: Path) -> None:
-    """Those of a run that works, of one that fails, and of a mistyped option; stdout stays as it is."""
+    """A run that works, one that fails, and a mistyped option; stdout does not change."""
     directory = planned(tmp_path, 20)
     with LocalService() as service:
         words = ("apply", directory, "--to", service.url, "--log-format", "json")
@@ -49,7 +49,7 @@ def test_warnings_errors_and_hints_are_objects(tmp_path: Path) -> None:
 def test_warnings_and_questions_are_objects_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A question has no end of line; a line separator inside a text does not divide it."""
+    """A question has no end of line; a line separator inside a string does not split its object."""
     monkeypatch.setattr(sys, "stderr", common.JsonLines(sys.stderr))
     common.warn('a "name" of the export\u2028goes on')
     click.echo("Type the number: ", nl=False, err=True)

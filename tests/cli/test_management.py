@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.commands import Printed, calling, in_process
 from tests.support.scripted_api import KEY, answering
-from tests.support.scripted_server import Answer, Asked, Said, scripted
+from tests.support.scripted_server import Answer, Asked, Canned, scripted
 
 ID = "01900000-0000-0000-0000-00000000000a"
 FUNCTION = {
@@ -46,39 +46,39 @@ def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return silent
 
 
-def always(said: Said) -> Answer:
+def always(said: Canned) -> Answer:
     return lambda call: said
 
 
-def asking(call: Any, said: Said | Answer, *words: object, stdin: str = "") -> tuple[Printed, list[Asked]]:
-    """What a command prints, and what it asks of a service that answers so."""
-    with answering(always(said) if isinstance(said, Said) else said) as service:
+def asking(call: Any, said: Canned | Answer, *words: object, stdin: str = "") -> tuple[Printed, list[Asked]]:
+    """What a command prints, and what it asks, if the service answers with these replies."""
+    with answering(always(said) if isinstance(said, Canned) else said) as service:
         printed = call(*words, "--to", service.url, "--project", "7", stdin=stdin)
     return printed, service.asked
 
 
-def test_a_person_is_told_what_a_command_did(call: Any) -> None:
-    """In a table or a line; what programs get of every operation is in tests/management/test_contract.py."""
+def test_a_person_sees_what_a_command_did(call: Any) -> None:
+    """The result is a table or a line; tests/management/test_contract.py has what programs get from every operation."""
     for line, said in (
-        ("hog-functions create --name a", Said(201, FUNCTION)), ("hog-functions icons", Said(200)),
-        (f"hog-functions update {ID} --put --name a", Said(200, FUNCTION)), ("recordings list", Said(200, PAGE)),
-        ("recordings get r", Said(200, {"id": "r"})),
-        ("recordings update r --person {}", Said(200, {"id": "r"})), ("recordings delete r --yes", Said(204)),
-        ("recordings refresh-sharing r --yes", Said(200, {"enabled": True})),
+        ("hog-functions create --name a", Canned(201, FUNCTION)), ("hog-functions icons", Canned(200)),
+        (f"hog-functions update {ID} --put --name a", Canned(200, FUNCTION)), ("recordings list", Canned(200, PAGE)),
+        ("recordings get r", Canned(200, {"id": "r"})),
+        ("recordings update r --person {}", Canned(200, {"id": "r"})), ("recordings delete r --yes", Canned(204)),
+        ("recordings refresh-sharing r --yes", Canned(200, {"enabled": True})),
     ):  # fmt: skip
         printed, asked = asking(call, said, *line.split())
         assert (printed.code, printed.err, bool(printed.out.strip()), len(asked)) == (0, "", True, 1), line
 
 
 def test_the_project_is_given_or_the_only_one_of_the_key(call: Any) -> None:
-    """Projects are listed without one; with more than one, the error lists them and nothing more is asked."""
-    with answering(always(Said(200, {"count": 1, "results": [{"id": 123456, "name": "Shop"}]}))) as service:
+    """Projects are listed without one; if there are several, the error lists them and nothing more is asked."""
+    with answering(always(Canned(200, {"count": 1, "results": [{"id": 123456, "name": "Shop"}]}))) as service:
         printed = call("projects", "list", "--to", service.url)
     assert [one.path for one in service.asked] == ["/api/projects/"]
     assert (printed.out.split("\n")[1].split(), printed.code) == (["123456", "Shop"], 0)
     shop, test = {"id": 7, "name": "Shop"}, {"id": 8, "name": "Test"}
     for projects, code in (([shop], 0), ([shop, test], 2)):
-        answers = scripted(Said(200, {"results": projects}), Said(200, FUNCTION))
+        answers = scripted(Canned(200, {"results": projects}), Canned(200, FUNCTION))
         with answering(answers) as service:
             printed = call("hog-functions", "get", ID, "--to", service.url)
         assert printed.code == code
@@ -90,21 +90,24 @@ def test_the_project_is_given_or_the_only_one_of_the_key(call: Any) -> None:
 
 
 def test_filters_are_named_with_dashes_too(call: Any) -> None:
-    """As with underscores, which the contract has; comma lists may be given in parts."""
+    """The contract's underscores work as well; comma lists may be given in parts."""
     words = ["--created-at", "2024-01-01", "--exclude-kind", "a,b", "--exclude_kind", "c"]
-    printed, asked = asking(call, Said(200, PAGE), "hog-functions", "list", *words)
+    printed, asked = asking(call, Canned(200, PAGE), "hog-functions", "list", *words)
     assert (printed.code, asked[0].query) == (0, {"created_at": "2024-01-01", "exclude_kind": "a,b,c"})
 
 
-def pages(call: Asked) -> Said:
+def pages(call: Asked) -> Canned:
     at = int(call.query.get("offset", 0))
     onward = f"http://{call.headers['host']}{call.path}?offset={at + 1}"
-    return Said(200, {"count": 3, "next": onward if at < 2 else None, "previous": None, "results": [{"id": f"f{at}"}]})
+    return Canned(
+        200, {"count": 3, "next": onward if at < 2 else None, "previous": None, "results": [{"id": f"f{at}"}]}
+    )
 
 
 @pytest.mark.parametrize("command", ["hog-functions", "recordings", "projects"])
 def test_one_page_or_every_page(call: Any, command: str) -> None:
-    """The envelope of the service, or one envelope over all; a person is told that there is more."""
+    """The output is the service's envelope, or one envelope with all pages; a line on stderr says that there is
+    more."""
     with answering(pages) as service:
         words = [command, "list", "--to", service.url] + ([] if command == "projects" else ["--project", "7"])
         page, whole = call(*words, "--json"), call(*words, "--all", "--json")
@@ -115,26 +118,26 @@ def test_one_page_or_every_page(call: Any, command: str) -> None:
     assert whole.json == {"count": 3, "next": None, "previous": None, "results": [{"id": f"f{n}"} for n in range(3)]}
     assert shown.out.strip().endswith("1 of 3; every one: --all")
     assert ("f2" in everything.out, "--all" in everything.out) == (True, False)
-    with answering(always(Said(200, {"count": 0, "results": []}))) as service:
+    with answering(always(Canned(200, {"count": 0, "results": []}))) as service:
         assert call(*words[:2], "--to", service.url, *words[4:]).out == "None.\n"
 
 
 def test_what_is_shown_is_inert_exact_and_without_secrets(call: Any) -> None:
-    """Input values and access tokens are not in tables; escape sequences and markup of strangers are shown; --json says
-    all as the service did."""
+    """Input values and access tokens are not in tables; escape sequences and markup in names are shown, not obeyed;
+    --json prints everything as the service sent it."""
     shared = {"enabled": True, "access_token": "swordfish", "created_at": "2024-01-01T00:00:00Z"}
     for words, answer in ((["hog-functions", "get", ID], FUNCTION), (["recordings", "sharing", "r"], shared)):
-        table, program = (asking(call, Said(200, answer), *words, *more)[0] for more in ([], ["--json"]))
+        table, program = (asking(call, Canned(200, answer), *words, *more)[0] for more in ([], ["--json"]))
         assert "swordfish" not in table.out
         assert "***" in table.out
         assert program.json == answer
     get, wild = ("hog-functions", "get", ID), "\x1b]0;x\x07[red]a\u202eb"
     shown, failed = (
-        asking(call, said, *get)[0] for said in (Said(200, {"id": ID, "name": wild}), Said(400, {"detail": wild}))
+        asking(call, said, *get)[0] for said in (Canned(200, {"id": ID, "name": wild}), Canned(400, {"detail": wild}))
     )
     for text in (shown.out, failed.err):
         assert r"\x1b]0;x\x07[red]a\u202eb" in text
-    exact = Said(200, b'{"execution_order": 123456789012345678901234567890, "name": "\\ud800 \xc3\xbc"}')
+    exact = Canned(200, b'{"execution_order": 123456789012345678901234567890, "name": "\\ud800 \xc3\xbc"}')
     printed, _ = asking(call, exact, *get, "--json")
     assert printed.json == {"execution_order": 123456789012345678901234567890, "name": "\ud800 ü"}
     assert "ü" in printed.out
@@ -155,15 +158,15 @@ def test_what_is_shown_is_inert_exact_and_without_secrets(call: Any) -> None:
     ],
 )
 def test_answers_that_the_contract_leaves_open_are_shown(call: Any, command: str, answer: Any, shown: str) -> None:
-    """As the service gives them (docs/know/service.md#hog-functions), or that there is none."""
-    said = Said(200) if answer is None else Said(200, answer)
+    """Responses are shown as the service gives them (docs/know/service.md#hog-functions); an empty one is reported."""
+    said = Canned(200) if answer is None else Canned(200, answer)
     table, program = (asking(call, said, "hog-functions", command, ID, *more)[0] for more in ([], ["--json"]))
     assert shown in table.out
     assert program.json == answer
 
 
 def test_an_icon_goes_into_a_file(call: Any, tmp_path: Path) -> None:
-    said = Said(200, b"\x89PNG\r\n\xff", {"Content-Type": "image/png"})
+    said = Canned(200, b"\x89PNG\r\n\xff", {"Content-Type": "image/png"})
     words = ("hog-functions", "icon", "--id", "slack.com")
     printed, asked = asking(call, said, *words, "--output", tmp_path / "icon.png")
     told, _ = asking(call, said, *words, "--json")
@@ -174,14 +177,14 @@ def test_an_icon_goes_into_a_file(call: Any, tmp_path: Path) -> None:
 
 
 def created(call: Any, *words: object, stdin: str = "") -> tuple[Printed, bytes]:
-    """What a creation with these options sends; nothing where it does not get that far."""
-    printed, asked = asking(call, Said(201, FUNCTION), "hog-functions", "create", *words, stdin=stdin)
+    """What a creation with these options sends; empty if the command stops before it sends."""
+    printed, asked = asking(call, Canned(201, FUNCTION), "hog-functions", "create", *words, stdin=stdin)
     return printed, asked[0].body if asked else b""
 
 
 @pytest.mark.parametrize("how", ["@", "-", ""])
 def test_a_body_comes_from_a_file_stdin_or_the_command_line(call: Any, how: str, tmp_path: Path) -> None:
-    """Values keep their bytes, fields nobody knows are sent, and an option overrides its field: a text as it stands,
+    """Values keep their bytes, unknown fields are sent, and an option overrides its field: its string is not changed,
     whatever it begins with."""
     text = '{"name": "old", "weight": 1.10, "big": 123456789012345678901234567890, "masking": { "ttl" : 60 }}'
     (tmp_path / "body.json").write_text(text)
@@ -197,7 +200,7 @@ def test_a_body_comes_from_a_file_stdin_or_the_command_line(call: Any, how: str,
      ["--enabled", "perhaps"]],
 )  # fmt: skip
 def test_a_body_that_cannot_be_sent_is_a_usage_error(call: Any, words: list[str]) -> None:
-    """Two lines, exit 2, and nothing is asked; stdin is read for one option, as a second one would find it empty."""
+    """Two lines, exit 2, and nothing is asked. Only one option reads stdin, as a second one would find it empty."""
     printed, sent = created(call, *words, stdin="{}")
     assert (printed.code, sent) == (2, b"")
     assert words.count("-") < 2 or printed.two_lines[0] == "Error: --data and --filters both read stdin"
@@ -205,7 +208,7 @@ def test_a_body_that_cannot_be_sent_is_a_usage_error(call: Any, words: list[str]
 
 
 def test_inputs_on_the_command_line_are_remarked_on(call: Any, tmp_path: Path) -> None:
-    """They may be secrets, and a file is not in the process list."""
+    """Inputs may be secrets; a file keeps them out of the process list."""
     (tmp_path / "inputs.json").write_text('{"a": {"value": "swordfish"}}')
     for words, noted in (
         (["--inputs", '{"a": {"value": "x"}}'], True),
@@ -218,8 +221,8 @@ def test_inputs_on_the_command_line_are_remarked_on(call: Any, tmp_path: Path) -
 
 
 def test_rearranging_takes_pairs_or_a_body(call: Any) -> None:
-    """`ID=N …` is the service's own shape, `--data` the writable fields that the contract lists."""
-    with answering(scripted(Said(200, [FUNCTION]), Said(200))) as service:
+    """`ID=N …` is the service's own form, `--data` the writable fields that the contract lists."""
+    with answering(scripted(Canned(200, [FUNCTION]), Canned(200))) as service:
         words = ["hog-functions", "rearrange", "--to", service.url, "--project", "7"]
         printed = call(*words, f"{ID}=2", "b=-1")
         assert call(*words, "--data", '{"execution_order": 3}').code == 0
@@ -233,19 +236,19 @@ def test_rearranging_takes_pairs_or_a_body(call: Any) -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("hog-functions delete", Said(200, FUNCTION)),
-        ("hog-functions broadcast", Said(200)),
-        ("recordings delete", Said(204)),
-        ("hog-functions delete --hard --send", Said(204)),
+        ("hog-functions delete", Canned(200, FUNCTION)),
+        ("hog-functions broadcast", Canned(200)),
+        ("recordings delete", Canned(204)),
+        ("hog-functions delete --hard --send", Canned(204)),
     ],
 )
-def test_a_person_agrees_before_something_is_lost(call: Any, command: str, said: Said) -> None:
-    """Yes does it; no, and nobody to ask, is exit 2 and nothing is sent."""
+def test_a_person_agrees_before_something_is_lost(call: Any, command: str, said: Canned) -> None:
+    """Only "yes" does it; "no", or no terminal to ask on, is exit 2, and nothing is sent."""
     with answering(always(said)) as service:
         words = [*command.split(), ID, "--to", service.url, "--project", "7"]
         declined, nobody = call(*words, stdin="n\n"), call(*words)
         assert (declined.code, nobody.code, service.asked) == (2, 2, [])
-        for printed in (declined, nobody):  # the question stands before them
+        for printed in (declined, nobody):  # the question is printed before them
             assert [line.split(":")[0] for line in printed.err.splitlines()[-2:]] == ["Error", "Try"]
         assert "nothing was done" in declined.err
         assert nobody.err.endswith("Try: give --yes to do it without a question\n")
@@ -254,8 +257,8 @@ def test_a_person_agrees_before_something_is_lost(call: Any, command: str, said:
 
 
 def test_hard_deletion_is_explained(call: Any) -> None:
-    """Nothing is sent unless asked for, and then the service's 405 is told."""
-    with answering(always(Said(405))) as service:
+    """Nothing is sent unless it is asked for; then the service's 405 is shown."""
+    with answering(always(Canned(405))) as service:
         words = ["hog-functions", "delete", ID, "--hard", "--to", service.url, "--project", "7"]
         explained = call(*words)
         assert (explained.code, service.asked) == (2, [])
@@ -275,9 +278,9 @@ def test_hard_deletion_is_explained(call: Any) -> None:
 def test_a_refusal_is_two_lines_and_an_exit_code(
     call: Any, status: int, code: int, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The words of the service in the first, what to do in the second."""
+    """The first line quotes the service, the second says what to do."""
     monkeypatch.setattr("pipeline.management.client.DEFAULT_TRIES", 0)
-    said = Said(status, {"detail": "Because.", "code": "c"})
+    said = Canned(status, {"detail": "Because.", "code": "c"})
     printed, _ = asking(call, said, "hog-functions", "get", ID, "--json")
     assert (printed.code, printed.out) == (code, "")
     what, hint = printed.two_lines
@@ -286,9 +289,9 @@ def test_a_refusal_is_two_lines_and_an_exit_code(
 
 
 def test_without_a_personal_key_nothing_is_asked(call: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It comes from the environment or a file."""
+    """The key comes from the environment or a file."""
     monkeypatch.delenv("BACKCAST_PERSONAL_KEY")
-    with answering(always(Said(200, PAGE))) as service:
+    with answering(always(Canned(200, PAGE))) as service:
         words = ["hog-functions", "list", "--to", service.url, "--project", "7"]
         printed = call(*words)
         assert (printed.code, service.asked) == (2, [])
@@ -332,7 +335,8 @@ def test_commands_and_options_are_completed(words: str, incomplete: str, found: 
     ("shell", "mark"), [("bash", "complete -o"), ("zsh", "#compdef backcast"), ("fish", "complete ")]
 )
 def test_each_shell_is_answered_in_its_own_protocol(shell: str, mark: str) -> None:
-    """`_BACKCAST_COMPLETE=bash_source backcast` prints what the shell reads, which asks in the shell's own words."""
+    """`_BACKCAST_COMPLETE=bash_source backcast` prints a script for the shell, which then asks in the shell's own
+    protocol."""
     words, incomplete = "backcast apply plan --phases groups,p", "groups,p"
     env = {"COMP_WORDS": words, "COMP_CWORD": incomplete if shell == "fish" else "4"}
     done = in_process(env=env | {"_BACKCAST_COMPLETE": f"{shell}_complete"})
@@ -344,7 +348,7 @@ def test_each_shell_is_answered_in_its_own_protocol(shell: str, mark: str) -> No
 
 
 def test_bash_completes_with_that_script() -> None:
-    """A real bash, which reads the script and asks for the commands that begin with `ho`."""
+    """A real bash reads the script and asks for the commands that begin with `ho`."""
     script = (
         'eval "$(_BACKCAST_COMPLETE=bash_source backcast)"; COMP_WORDS=(backcast ho); COMP_CWORD=1;'
         ' _backcast_completion backcast ho backcast; echo "${COMPREPLY[@]}"'
@@ -357,7 +361,7 @@ def test_bash_completes_with_that_script() -> None:
 
 
 def test_completion_loads_nothing_heavy() -> None:
-    """A person waits for it at every press of a key."""
+    """A person waits for it after every key."""
     heavy = ["pyarrow", "pandas", "duckdb", "numpy", "httpx", "pydantic", "yaml", "rich", "msgspec"]
     script = (
         f"import sys; import pipeline.cli\ntry:\n    pipeline.cli.run([])\nfinally:\n"

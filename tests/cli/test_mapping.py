@@ -1,4 +1,4 @@
-"""`backcast mapping`: new files, errors with their place, cases, and what an export says of a mapping."""
+"""`backcast mapping`: new files, errors with their place, cases, and what an export shows about a mapping."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def test_a_new_mapping_loads_and_its_cases_pass(call: Any, tmp_path: Path, sampl
 
 
 def test_the_other_mapping_commands_work(call: Any, tmp_path: Path) -> None:
-    """Lists, cases, the editor's schema and a file's text; an error says where: file:line:column, and two lines."""
+    """Lists, cases, the schema for editors and a file's content; an error has two lines and says where:
+    file:line:column."""
     for command in (["list", "--json"], ["test", "mixpanel", "--json"], ["schema"]):
         said = call("mapping", *command)
         assert (said.code, bool(said.json)) == (0, True)
@@ -45,7 +46,7 @@ def test_the_other_mapping_commands_work(call: Any, tmp_path: Path) -> None:
 def test_a_new_mapping_proposes_as_key_what_no_two_rows_share(
     call: Any, tmp_path: Path, column: str, chosen: str | None
 ) -> None:
-    """A column that is called an id and repeats is none; a row that stands in two files is one row."""
+    """A column called "id" whose values repeat is not the key; a row that is in two files counts as one row."""
     names = f"event,user_id,timestamp,{column.replace('order_id', 'event_id')}"
     rows = [f"{event},u-1,2021-03-0{day}T10:00:00Z" for event, day in (("Ordered", 1), ("Paid", 1), ("Paid", 2))]
     cells = [",".join("o-1" if name == "order_id" else f"i-{n}" for name in column.split(",")) for n in range(3)]
@@ -74,8 +75,8 @@ cases:
 
 
 def test_a_mapping_with_open_choices_is_unfinished_and_its_plan_not_ready(call: Any, tmp_path: Path) -> None:
-    """`check` and `test` list the choices and exit with 7, though its case passes; its plan cannot be applied until
-    they are made."""
+    """`check` and `test` list the choices and exit with 7, though its case passes; its plan cannot be applied until the
+    choices are made."""
     mine = tmp_path / "mine.yaml"
     mine.write_text(UNDECIDED, "utf-8")
     checked = call("mapping", "check", mine)
@@ -121,7 +122,7 @@ cases:
 
 
 def test_cases_are_updated_to_what_their_rows_give(call: Any, tmp_path: Path) -> None:
-    """The difference is shown; a case keeps its keys where the outcome is of its kind, and all else stays."""
+    """The difference is shown; a case keeps its keys if the outcome is of the same kind, and everything else stays."""
     mine = tmp_path / "mine.yaml"
     mine.write_text(CASES)
     printed = call("mapping", "test", mine, "--update-cases")
@@ -140,7 +141,7 @@ def test_cases_are_updated_to_what_their_rows_give(call: Any, tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["ga4-flat", "mixpanel-warehouse"])
 def test_cases_of_every_style_are_updated(name: str) -> None:
-    """Those of two shipped mappings, on one line and on several, with another event's name in each."""
+    """Cases of two shipped mappings, on one line and on several, in each of which another event name is expected."""
     mapping = load(name)
     wrong, count = re.subn(r"(?m)^( +gives: \{event: |      event: )[^,}\n]+", r"\1wrong", mapping.text)
     changed = parse(wrong, "mine.yaml")
@@ -196,8 +197,8 @@ def ugly(folder: Path) -> tuple[Path, Path]:
 
 
 def test_an_ugly_export_shows_what_the_mapping_does_not_say(call: Any, tmp_path: Path) -> None:
-    """References, columns, rows, keys, candidates and verbs, each with its numbers; on a terminal too, with the patch
-    at its end, which can be pasted: nothing is unmapped any more, and a second patch keeps those names."""
+    """References, columns, rows, keys, candidates and verbs, each with its numbers. A terminal also gets a patch at the
+    end, which can be pasted: afterwards nothing is unmapped, and a second patch keeps those names."""
     mapping, export = ugly(tmp_path)
     said = call("mapping", "check", mapping, "--against", export, "--json")
     assert said.code == 0
@@ -258,7 +259,7 @@ LOCAL = "{from: /at, space: yes, zone: local}"
 def test_times_without_a_zone_name_what_settles_it(
     call: Any, tmp_path: Path, clock: str, options: tuple[str, ...], told: list[str]
 ) -> None:
-    """The option or the line of the mapping, with a value; nothing where --timezone was given."""
+    """The option, or the line of the mapping, with a value; nothing if --timezone was given."""
     mapping, export = tmp_path / "mine.yaml", tmp_path / "rows.jsonl"
     mapping.write_text(
         f"format: backcast.mapping/1\ntool: shop\ntitle: Shop\nevent: /e\ndistinct_id: [/u]\ntime: {clock}\n"

@@ -1,4 +1,4 @@
-"""Memory that runs out ends a command with two lines that say which limit was met, whatever code met it first."""
+"""When memory runs out, a command ends with two lines that name the limit, whatever code ran into it first."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_shortage_is_found_behind_the_errors_that_followed_it(seed: int) -> No
         assert out_of_memory.shortage_of(other) is None
 
 
-def test_an_error_that_says_what_to_do_is_told_as_it_is() -> None:
+def test_an_error_that_says_what_to_do_is_shown_unchanged() -> None:
     """A mapping that nests too deeply is a MemoryError of Python's parser."""
     error = MappingError("the mapping is too large to compile", file="shop.yaml")
     error.__context__ = MemoryError()
@@ -106,7 +106,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def limited(megabytes: int, *words: object) -> subprocess.CompletedProcess[str]:
-    """Run a command with at most so much address space."""
+    """Run a command with at most this much address space."""
     command = ["sh", "-c", f'ulimit -v {megabytes * 1024} && exec "$0" "$@"', sys.executable, "-P", "-m", "pipeline"]
     return subprocess.run([*command, *map(str, words)], capture_output=True, text=True, timeout=120, check=False)
 

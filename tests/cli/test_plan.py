@@ -43,7 +43,8 @@ def test_plan_prints_one_object_with_the_documented_fields(call: Any, tmp_path: 
 def test_a_stopped_plan_ends_with_the_command_that_plans_it_well(
     call: Any, tmp_path: Path, sample: str, mapping: str, given: Sequence[str]
 ) -> None:
-    """The zone that the data prove, or the mapping that recognises the rows, in place of what was given."""
+    """The command has the zone that the data prove, or the mapping that recognises the rows, instead of what was
+    given."""
     said = call("plan", SAMPLES / sample, "-m", mapping, *given, "-o", tmp_path / "plan")
     assert said.code == 4
     program, *again = shlex.split(said.out.splitlines()[-1])
@@ -52,7 +53,8 @@ def test_a_stopped_plan_ends_with_the_command_that_plans_it_well(
 
 
 def test_rehearse_prints_what_was_applied_and_proved(call: Any, tmp_path: Path) -> None:
-    """`rehearse --json` holds the objects of apply and verify; the next one begins afresh, also after a move."""
+    """`rehearse --json` has the objects of apply and verify; a second rehearsal begins afresh, also if the plan was
+    moved."""
     directory = planned(tmp_path, 20)
     assert call("rehearse", directory).code == 0
     said = call("rehearse", directory.rename(tmp_path / "moved"), "--json")
@@ -69,7 +71,7 @@ def test_rehearse_prints_what_was_applied_and_proved(call: Any, tmp_path: Path) 
 
 
 def test_standard_input_is_planned_and_moves_with_the_plan(call: Any, tmp_path: Path) -> None:
-    """`-` reads stdin, which is kept in the plan directory and found there when that moved."""
+    """`-` reads stdin, which is kept in the plan directory and found there after the directory was moved."""
     source = export(tmp_path / "export", 10, files=1)
     with (source / "part-0.jsonl").open("rb") as stdin:
         assert Forked("plan", "-", *generic(), "-o", tmp_path / "plan", stdin=stdin).wait() == 0
@@ -78,8 +80,8 @@ def test_standard_input_is_planned_and_moves_with_the_plan(call: Any, tmp_path: 
 
 
 def test_rejects_come_as_jsonl_csv_or_a_table_and_by_code(call: Any, tmp_path: Path) -> None:
-    """One object a line with the documented fields, in the order of the rows, counted from 1; CSV has a header; --code
-    leaves others out; a code that no row was rejected with is a usage error that says which there are."""
+    """One object per line with the documented fields, in the order of the rows, counted from 1; CSV has a header;
+    --code selects one code; a code that no row has is a usage error that lists the codes that there are."""
     source, directory = export(tmp_path / "export", 3, files=1), tmp_path / "plan"
     add(source / "part-0.jsonl", b'{"event":"x",\n{"event":"y","timestamp":"2023-01-01T00:00:00Z"}\n')
     assert call("plan", source, *generic(), "-o", directory, "--max-rejects", "2").code == 0
@@ -97,8 +99,8 @@ def test_rejects_come_as_jsonl_csv_or_a_table_and_by_code(call: Any, tmp_path: P
 
 
 def test_rows_that_are_left_out_for_another_one_are_listed_by_their_code(call: Any, tmp_path: Path) -> None:
-    """The report shows `superseded`, so `rejects --code` knows it: each such row, and what the first differs in. A plan
-    has only the number of the rows that the mapping skips, and says so."""
+    """The report shows `superseded`, so `rejects --code` accepts it: it lists each such row, and what differs in the
+    first. A plan has only the number of rows that the mapping skips, and says so."""
     source = export(tmp_path / "export", 3, files=1)
     row = {"uuid": uuid(9), "event": "x", "distinct_id": "p", "timestamp": "2023-02-03T00:00:00Z"}
     add(source / "part-0.jsonl", "".join(json.dumps(row | {"n": n}) + "\n" for n in range(3)).encode())
@@ -118,7 +120,7 @@ def test_rows_that_are_left_out_for_another_one_are_listed_by_their_code(call: A
 
 
 def test_the_table_of_rejects_shows_a_row_of_each_code(call: Any, tmp_path: Path) -> None:
-    """On a terminal as on the page; skipped rows have no example."""
+    """The terminal has the table of the page; skipped rows have no example."""
     source = export(tmp_path / "export", 3, files=1)
     add(source / "part-0.jsonl", b'{"event":"x",\n')
     shown = call("plan", source, *generic(), "-o", tmp_path / "plan", "--until", "2023-03-01").out.splitlines()
@@ -139,8 +141,8 @@ def test_the_table_of_rejects_shows_a_row_of_each_code(call: Any, tmp_path: Path
 def test_a_plan_that_cannot_be_made_as_asked_is_a_usage_error(
     call: Any, tmp_path: Path, to: str, options: tuple[str, ...], told: str
 ) -> None:
-    """A directory below a file; an instant that is to come, at which recent events, billed as live ones, would be old;
-    a window that holds nothing."""
+    """A directory below a file; an instant in the future, at which recent events, which are billed as live ones, would
+    be old; a window that contains nothing."""
     (tmp_path / "file").touch()
     said = call("plan", export(tmp_path / "export", 3), *generic(), "-o", tmp_path / to, *options)
     assert said.code == 2
@@ -149,16 +151,16 @@ def test_a_plan_that_cannot_be_made_as_asked_is_a_usage_error(
 
 
 def test_a_mapping_is_recognised_when_none_is_named(call: Any, tmp_path: Path) -> None:
-    """A Mixpanel export is planned as one; a survey of it is pure JSON, too."""
+    """A Mixpanel export is planned with the mapping mixpanel; a survey of it is pure JSON as well."""
     said = call("plan", SAMPLES / "mixpanel", "--timezone", "America/New_York", "-o", tmp_path / "plan", "--json")
     assert (said.code, said.json["tool"]) == (0, "mixpanel")
     said = call("survey", SAMPLES / "mixpanel", "--json")
     assert (said.code, said.json["format"]) == (0, "backcast.survey/1")
 
 
-def test_what_nobody_recognises_is_never_guessed(call: Any, tmp_path: Path) -> None:
-    """An export that looks like no tool asks for -m; one that two mappings recognise equally names both; nothing is
-    written."""
+def test_an_unrecognised_export_is_never_guessed(call: Any, tmp_path: Path) -> None:
+    """For an export that looks like no known tool the error asks for -m; for one that two mappings recognise equally it
+    names both. Nothing is written."""
     said = call("plan", export(tmp_path / "export", 3), "-o", tmp_path / "plan")
     assert said.code == 2
     assert "-m MAPPING" in said.two_lines[1]
@@ -175,8 +177,9 @@ AMPLITUDE = {"event_type": "a", "event_time": "2021-01-01 00:00:00.000000", "dev
 
 
 @pytest.mark.parametrize("content", [b"\n \n", gzip.compress(b"", mtime=0)])
-def test_an_empty_export_is_no_success(call: Any, tmp_path: Path, content: bytes) -> None:
-    """Whatever looks at it says that it has no row, and why, with the exit code of a plan of it; a header is none."""
+def test_an_empty_export_is_not_a_success(call: Any, tmp_path: Path, content: bytes) -> None:
+    """Every command that reads it says that it has no row, and why, with the exit code that `plan` has for it; a header
+    does not count as a row."""
     empty = tmp_path / "empty.jsonl"
     empty.write_bytes(content)
     for command in (("survey", empty), ("mapping", "new", empty), ("plan", empty, "-o", tmp_path / "a")):
@@ -192,7 +195,7 @@ def test_an_empty_export_is_no_success(call: Any, tmp_path: Path, content: bytes
 
 
 def test_files_of_several_tools_are_named_one_by_one(call: Any, tmp_path: Path) -> None:
-    """Each with what it looks like; they are to be planned apart."""
+    """Each is listed with the tool that it looks like; they have to be planned separately."""
     folder = tmp_path / "mixed"
     folder.mkdir()
     for name, one in (("a", MIXPANEL), ("b", AMPLITUDE), ("c", {"order": 1})):

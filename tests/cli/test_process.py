@@ -1,4 +1,4 @@
-"""`backcast` as a process: signals, closed pipes, exit codes, and what a defect looks like."""
+"""`backcast` as a process: signals, closed pipes, exit codes, and what a bug looks like."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.forked import Forked
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_service_prints_its_keys_and_stops_when_asked(tmp_path: Path, number: int) -> None:
-    """Address and keys on stdout; SIGTERM and Ctrl-C end it with 0, the store whole."""
+    """stdout has the address and the keys; SIGTERM and Ctrl-C end it with 0 and leave the store whole."""
     store, told = tmp_path / "store.duckdb", tmp_path / "told"
     reader, writer = os.pipe()
     with told.open("wb") as errors, os.fdopen(reader) as said:
@@ -37,8 +37,8 @@ def test_the_service_prints_its_keys_and_stops_when_asked(tmp_path: Path, number
 
 
 def unread(*words: object, stream: str, first: int = 0, env: dict[str, str] | None = None) -> tuple[int, str]:
-    """A command one of whose streams nobody reads after its `first` bytes: its exit code, and what it printed to the
-    other one."""
+    """Run a command and stop reading one of its streams after its `first` bytes: its exit code, and what it printed to
+    the other stream."""
     reader, writer = os.pipe()
     if not first:
         os.close(reader)
@@ -54,9 +54,9 @@ def unread(*words: object, stream: str, first: int = 0, env: dict[str, str] | No
         return code, other.read().decode()
 
 
-def test_streams_that_nobody_reads_change_no_exit_code(tmp_path: Path) -> None:
-    """`backcast rejects … | head` ends quietly; a warning that cannot be written ends nothing, an error keeps its code,
-    and so does a refused event."""
+def test_streams_without_a_reader_change_no_exit_code(tmp_path: Path) -> None:
+    """`backcast rejects … | head` ends quietly. A warning that cannot be written ends nothing; an error keeps its exit
+    code, and so does a refused event."""
     source = tmp_path / "broken.jsonl"
     source.write_bytes(b"{broken\n" * 20_000)
     in_process("plan", source, *generic(), "-o", tmp_path / "plan", "--workers", "0")
@@ -84,12 +84,12 @@ def test_streams_that_nobody_reads_change_no_exit_code(tmp_path: Path) -> None:
     ("words", "code"), [(["--help"], 0), (["plan", "--help"], 0), (["--version"], 0), (["mapping", "list"], 0), ([], 2)]
 )
 def test_help_into_a_closed_pipe_is_quiet(words: list[str], code: int) -> None:
-    """What click itself prints ends as other commands do: without a word, and with the code that it has anyway."""
+    """What click itself prints ends as other commands do: without a message, and with its usual exit code."""
     assert unread(*words, stream="stdout") == (code, "")
 
 
 def test_a_defect_is_exit_1_in_two_lines(call: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What nobody foresaw is our bug, and says how to report it."""
+    """An unforeseen exception is our bug, and the error says how to report it."""
     from pipeline.plan.sealed import freshness
 
     def fail(*_: object, **_named: object) -> None:
@@ -101,8 +101,7 @@ def test_a_defect_is_exit_1_in_two_lines(call: Any, monkeypatch: pytest.MonkeyPa
 
 
 def test_errors_are_two_lines_with_the_code_of_the_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A control sequence in a file's name is shown, never obeyed; the console script ends with the command's exit
-    code."""
+    """A control sequence in a file's name is shown, never obeyed; the console script exits with the command's code."""
     with pytest.raises(SystemExit) as leaving:
         main(["status", str(tmp_path)])
     assert leaving.value.code == 2

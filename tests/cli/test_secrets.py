@@ -1,4 +1,4 @@
-"""A marked key is searched for everywhere after everything was run: it is in request bodies and nowhere else."""
+"""After everything was run, a marked key is searched for everywhere: it is in request bodies and nowhere else."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ PERSONAL = "phx_testMARKEDmanagement7c1d"
 MARKS = (KEY, PERSONAL, KEY[4:], PERSONAL[4:])
 ENVIRONMENT = {"BACKCAST_PROJECT_KEY": KEY, "BACKCAST_PERSONAL_KEY": PERSONAL}
 ECHO = KEY.encode()
-"""What the capture service can tell of a request: the key that was in its body."""
+"""What the capture service records of a request: the key that was in its body."""
 
 
-def holds(content: bytes) -> bool:
-    """Whether a key stands in it, as it is, as UTF-16, in hex or packed."""
+def has_key(content: bytes) -> bool:
+    """Whether it contains a key: as it is, as UTF-16, in hex or packed."""
     kinds = [content, gzip.decompress(content)] if content[:2] == b"\x1f\x8b" else [content]
     return any(spelt in kind for kind in kinds for mark in MARKS for spelt in spellings(mark))
 
@@ -38,8 +38,8 @@ def spellings(mark: str) -> tuple[bytes, bytes, bytes]:
 
 
 class Everything:
-    """Runs commands in one folder, and remembers all that they said and how `ps` showed them; `here` in this process,
-    which is quicker, and shows nothing to `ps`."""
+    """Runs commands in one folder and records all their output and how `ps` showed them; `here` runs in this process,
+    which is quicker and shows nothing to `ps`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -85,10 +85,10 @@ class Everything:
                 continue
 
     def leaks(self) -> list[str]:
-        """What holds a key: files by name, outputs and command lines by number."""
-        found = [str(path) for path in self.folder.rglob("*") if path.is_file() and holds(path.read_bytes())]
-        found += [f"output {number}" for number, text in enumerate(self.said) if holds(text.encode())]
-        found += [f"command line {number}" for number, line in enumerate(self.lines) if holds(line)]
+        """Everything that contains a key: files by name, outputs and command lines by number."""
+        found = [str(path) for path in self.folder.rglob("*") if path.is_file() and has_key(path.read_bytes())]
+        found += [f"output {number}" for number, text in enumerate(self.said) if has_key(text.encode())]
+        found += [f"command line {number}" for number, line in enumerate(self.lines) if has_key(line)]
         return found
 
 
@@ -110,7 +110,8 @@ REPLIES: dict[str, Callable[[Asked], Reply]] = {
 
 
 def run_all(folder: Path) -> tuple[Everything, list[Asked]]:
-    """All of it once: a plan, applies that fail in every way, one that settles, and what reads afterwards."""
+    """Everything once: a plan, applies that fail in every way, one that settles, and the commands that read
+    afterwards."""
     every = Everything(folder)
     first = planned(folder / "first", 40, batch=8, links=True)
     every.here("plan", folder / "first" / "export", *generic(), "-o", folder / "second", "--workers", "1")
@@ -118,7 +119,7 @@ def run_all(folder: Path) -> tuple[Everything, list[Asked]]:
     answers = [*REPLIES.values(), scripted(Reply())]
     for number, answer in enumerate(answers):
         with serving(answer) as server:
-            # One ledger goes through all of it: the address of each server is what a proxy in front would keep.
+            # One ledger is used throughout: the address of each server is what a proxy in front would keep.
             if (first / "ledger.sqlite").exists():
                 in_ledger(first, f"update meta set value = '{server.url}' where key = 'target'")
             last = number == len(answers) - 1
@@ -140,14 +141,14 @@ def run_all(folder: Path) -> tuple[Everything, list[Asked]]:
     return every, asked
 
 
-def test_no_file_no_output_and_no_command_line_holds_a_key(tmp_path: Path) -> None:
-    """Plans, ledgers, locks, reports, stdout, stderr with tracebacks allowed, and `ps`: none has it, plain, packed, in
-    hex or in wide characters, though failures failed as they should, the last apply settled, and the key was in every
-    request body."""
+def test_no_file_no_output_and_no_command_line_has_a_key(tmp_path: Path) -> None:
+    """Plans, ledgers, locks, reports, stdout, stderr with tracebacks allowed, and `ps`: none contains it, plain,
+    packed, in hex or in wide characters, though the failures did happen, the last apply settled, and the key was in
+    every request body."""
     for spelt in spellings(KEY):
-        assert holds(b"..." + spelt + b"...")
-    assert holds(gzip.compress(PERSONAL.encode()))
-    assert not holds(b"phc_test")
+        assert has_key(b"..." + spelt + b"...")
+    assert has_key(gzip.compress(PERSONAL.encode()))
+    assert not has_key(b"phc_test")
     every, asked = run_all(tmp_path)
     assert every.leaks() == []
     assert len(every.lines) > 5

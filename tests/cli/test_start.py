@@ -1,4 +1,4 @@
-"""`backcast start` on a terminal: what it runs and asks, how it goes on, and where it stops."""
+"""`backcast start` on a terminal: what it runs and asks, how it continues, and where it stops."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ ORDERS = (
 
 
 def commands(shown: str) -> list[str]:
-    """The commands that were shown as those of a step."""
+    """The commands that were shown for its steps."""
     return re.findall(r"^\$ backcast (.*)$", shown, re.MULTILINE)
 
 
 def test_a_known_tool_is_asked_for_little_and_ends_with_the_command_that_sends(tmp_path: Path) -> None:
-    """A zone that the receive times contradict is asked for again. Run once more, nothing is asked, planned or sent."""
+    """If the receive times contradict the zone, it asks again. A second run asks, plans and sends nothing."""
     shutil.copytree(SAMPLES / "mixpanel", tmp_path / "my export")
     code, shown = typed("start", "my export", lines="nowhere\nus\nMars\nEurope/Berlin\n1\n", cwd=tmp_path)
     survey, folder = "survey 'my export' --report 'my export-import/survey.html'", "'my export-import/plan'"
@@ -51,8 +51,8 @@ def test_a_known_tool_is_asked_for_little_and_ends_with_the_command_that_sends(t
 
 
 def test_a_table_without_a_mapping_is_drafted_by_questions(tmp_path: Path) -> None:
-    """Each answer is kept at once. Rows that cannot be sent are left out only if the person says so; a plan that the
-    person makes by hand is gone on with, and a changed export is planned again."""
+    """Each answer is kept at once. Rows that cannot be sent are left out only if the person says so; `start` continues
+    with a plan that the person makes by hand, and plans a changed export again."""
     (tmp_path / "orders.csv").write_text(ORDERS, "utf-8")
     code, shown = typed("start", "orders.csv", lines="1\n", cwd=tmp_path)
     assert (code, "Try: run the same command again" in shown) == (130, True)
@@ -122,7 +122,7 @@ def test_with_a_key_the_target_is_checked_and_a_plan_that_was_sent_is_left_alone
 
 
 def test_what_decides_a_plan_is_a_change_of_it() -> None:
-    """The files, the mapping's text, and each answer that the command has."""
+    """Changes of the files, of the mapping's content, and of each answer that becomes an option."""
     found, mapping, answers = Surveyed("files", "", [], "", []), load("june"), Answers()
     digests = {
         made_of(found, mapping, answers),
@@ -144,7 +144,7 @@ def test_the_zone_is_asked_for_if_the_mapping_needs_it_and_nothing_shows_it(
 
 
 def test_what_it_refuses_leaves_no_folder(tmp_path: Path) -> None:
-    """No rows, two tools, a folder inside the export or of somebody else, and stdin as the export."""
+    """No rows, two tools, a folder inside the export or of another program, and stdin as the export."""
     (tmp_path / "empty").mkdir()
     for tool in ("amplitude", "mixpanel"):
         shutil.copytree(SAMPLES / tool, tmp_path / "two" / tool)

@@ -1,4 +1,4 @@
-"""The numbers of `status` follow from the ledger's rows, whatever ended the runs, and agree with what apply said."""
+"""The numbers of `status` follow from the ledger's rows, however the runs ended, and agree with the output of apply."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def batches(outcome: Outcome) -> tuple[int, int, int, int]:
     return counts.batches_made, counts.batches_sent, counts.batches_retried, counts.batches_split
 
 
-def told(directory: Path) -> tuple[int, int, int, int]:
+def sums(directory: Path) -> tuple[int, int, int, int]:
     totals = adds_up(directory / "ledger.sqlite")
     return totals.batches_made, totals.batches_sent, totals.batches_retried, totals.batches_split
 
@@ -70,7 +70,8 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(deadline=None, max_examples=25)
 @given(answers=st.lists(st.sampled_from(ANSWERS), max_size=24), ends=st.lists(st.integers(1, 6), max_size=3))
 def test_status_agrees_with_apply_over_any_number_of_runs(plan: Path, answers: list[Response], ends: list[int]) -> None:
-    """After one run they are the run's own numbers; after more, no batch that several runs had counts twice."""
+    """After one run they are the run's own numbers; after several, a batch that was in more than one run counts
+    once."""
     said = iter(answers)
     with TemporaryDirectory() as folder:
         directory = Path(shutil.copytree(plan, Path(folder) / "plan"))
@@ -78,7 +79,7 @@ def test_status_agrees_with_apply_over_any_number_of_runs(plan: Path, answers: l
         for turn, tries in enumerate([*ends, 100]):
             send_limits = SendLimits(2, RetryPolicy(seconds=60, first=0, tries=tries), max_refused=3)
             outcome = run_to(directory, CallDestination(lambda body: next(said, OK)), send_limits=send_limits)
-            found = told(directory)
+            found = sums(directory)
             sums = tuple(map(sum, zip(sums, batches(outcome), strict=True)))  # type: ignore[assignment]
             if turn == 0:
                 assert found == batches(outcome)
@@ -86,12 +87,12 @@ def test_status_agrees_with_apply_over_any_number_of_runs(plan: Path, answers: l
 
 
 def test_what_a_run_tried_counts_whatever_ended_it(tmp_path: Path) -> None:
-    """Refused connections are tries and no sending; a killed run leaves its tries, its last failure and the request in
-    flight, whose batch, sent again, is a retry for apply and for status."""
+    """Refused connections count as tries, not as sending. A killed run leaves its tries, its last failure and the
+    request in flight, whose batch, when it is sent again, is a retry for apply and for status."""
     directory = planned(tmp_path, 10, files=1)
     limits = SendLimits(1, RetryPolicy(seconds=60, first=0, tries=22))
     outcome = run_to(directory, CallDestination(lambda body: NOBODY), send_limits=limits)
-    assert batches(outcome) == told(directory) == (1, 0, 0, 0)
+    assert batches(outcome) == sums(directory) == (1, 0, 0, 0)
     assert in_ledger(directory, "select tries, state from batches") == [(23, "waiting")]
     directory = planned(tmp_path / "killed", 20, files=1)
     calls = 0
@@ -122,12 +123,12 @@ def test_what_a_run_tried_counts_whatever_ended_it(tmp_path: Path) -> None:
     found = status_result(plan, read_status(plan, place))
     assert ([one.tries for one in found.doubts], found.batches) == ([1], BatchCounts(1, 1, 0, 0))
     outcome = run_to(directory, CallDestination(lambda body: OK))
-    assert batches(outcome) == told(directory) == (2, 2, 1, 0)
+    assert batches(outcome) == sums(directory) == (2, 2, 1, 0)
     assert in_ledger(directory, "select tries from batches order by first") == [(2,), (1,)]
 
 
 def _killed(directory: Path, sink: CallDestination) -> None:
-    """A run that ends in the middle of a request, its ledger as it was when the first failures were in it."""
+    """A run that ends in the middle of a request: its ledger is as it was when the first failures had been written."""
     copy = directory / "as-it-was.sqlite"
 
     def progress(counts: object) -> None:
@@ -145,7 +146,8 @@ def _killed(directory: Path, sink: CallDestination) -> None:
 
 
 def test_status_says_where_and_when_and_what_was_verified(call: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    """The target, the runs with their times, and the last verification; in the report too, apart from the rehearsal."""
+    """The target, the runs with their times, and the last verification; the report has them too, apart from the
+    rehearsal."""
     directory = planned(tmp_path, 20)
     assert call("status", directory).out.splitlines()[0] == "State: ready"
     call("rehearse", directory)
@@ -172,7 +174,7 @@ def test_status_says_where_and_when_and_what_was_verified(call: Any, tmp_path: P
 
 
 def test_status_shows_the_row_and_the_uuid_of_a_refused_event(call: Any, tmp_path: Path) -> None:
-    """As `apply` names the row; if the facts of the plan are damaged, only the uuid."""
+    """The row is named as `apply` names it; if the facts of the plan are damaged, only the uuid is shown."""
     directory = planned(tmp_path, 10, files=1)
     bad = f"uuid {uuid(4)}"
 
@@ -217,9 +219,9 @@ def attempt(directory: Path, to: str = NOWHERE) -> Outcome:
     return run(directory, to, send_limits=SendLimits(2, RetryPolicy(seconds=60, first=0, tries=1)), key=KEY)
 
 
-def test_a_target_where_nobody_was_met_binds_nothing(tmp_path: Path, call: Any) -> None:
+def test_a_failed_connection_does_not_bind_a_plan(tmp_path: Path, call: Any) -> None:
     """Refused connections and an unknown name, then the right target: everything lands there, under one ledger. The
-    directory may be planned over."""
+    directory may be planned again."""
     directory = planned(tmp_path, 40)
     for wrong in (NOWHERE, "http://backcast-nowhere.invalid"):
         assert attempt(directory, wrong).unsent == 40
@@ -242,8 +244,9 @@ def test_a_target_where_nobody_was_met_binds_nothing(tmp_path: Path, call: Any) 
     [(200, "20 settled"), (503, "20 in doubt"), (0, "20 in doubt"), (401, "it answered 401"), (429, "it answered 429"),
      (404, "it answered 404")],
 )  # fmt: skip
-def test_a_target_that_was_met_is_the_only_one(call: Any, tmp_path: Path, status: int, told: str) -> None:
-    """Whoever answered, or may have: another target and a new plan are refused, saying what was sent to where."""
+def test_a_target_that_answered_is_the_only_one(call: Any, tmp_path: Path, status: int, told: str) -> None:
+    """If a target answered, or may have, another target and a new plan are refused, and the error says what was sent to
+    where."""
     directory = planned(tmp_path, 20, files=1, batch=20)
     with serving(scripted(Reply(status))) as server:
         attempt(directory, server.url)

@@ -1,4 +1,4 @@
-"""Apply sends exactly the plan, once, written down before a byte leaves; or refuses before it sends."""
+"""Apply sends exactly the plan, once, and records each request before a byte leaves; or it refuses before it sends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.support.deliveries import (
 
 
 def test_everything_planned_lands_once(tmp_path: Path) -> None:
-    """The set at the service equals the set planned, and the outcome balances; a second apply makes no request."""
+    """The set at the service equals the planned set, and the outcome balances; a second apply makes no request."""
     directory = planned(tmp_path, 100)
     with LocalService() as service:
         outcome = run(directory, service.url, key=service.capture_key)
@@ -51,7 +51,7 @@ def test_everything_planned_lands_once(tmp_path: Path) -> None:
 
 
 def test_begin_is_durable_before_a_byte_leaves(tmp_path: Path) -> None:
-    """Whenever a request is made, another connection to the ledger finds its batch begun, and not settled."""
+    """When a request arrives, another connection to the ledger finds its batch begun and not settled."""
     directory = planned(tmp_path, 60)
     uuids = [list(map(uuid_of, events)) for _, events in read_events(Directory(directory), "events")]
     found = []
@@ -68,7 +68,7 @@ def test_begin_is_durable_before_a_byte_leaves(tmp_path: Path) -> None:
 
 
 def test_a_plan_with_nothing_to_send_makes_no_request(tmp_path: Path) -> None:
-    """Where no event is left, no request is made, in a rehearsal neither."""
+    """Without an event to send, no request is made, also in a rehearsal."""
     (tmp_path / "ids.txt").write_text("person-0", "utf-8")
     directory = planned(tmp_path, 10, limit=1, since=None, exclude_ids=tmp_path / "ids.txt")
     plan = api.load_plan(directory)
@@ -81,9 +81,9 @@ def test_a_plan_with_nothing_to_send_makes_no_request(tmp_path: Path) -> None:
     assert (done.outcome.balanced, done.outcome.counts.batches_sent) == (True, 0)
 
 
-def test_a_dry_run_begins_where_the_ledger_stands(tmp_path: Path) -> None:
-    """Nothing sent: it packs all, asks nobody and writes no ledger. Half sent: it packs the other half, and the ledger
-    is not a byte different; all sent: nothing is left."""
+def test_a_dry_run_begins_where_the_ledger_is(tmp_path: Path) -> None:
+    """Nothing sent: it packs everything, makes no request and writes no ledger. Half sent: it packs the other half and
+    does not change a byte of the ledger. All sent: nothing is left."""
     directory = planned(tmp_path, 60, files=1)
     with serving(scripted(Reply(), Reply(), Reply(503), Reply(401))) as server:
         dry = run(directory, server.url, dry_run=True)
@@ -106,7 +106,7 @@ def test_a_dry_run_begins_where_the_ledger_stands(tmp_path: Path) -> None:
 
 
 def test_a_plan_is_applied_to_one_target(tmp_path: Path) -> None:
-    """Another target is exit 4 before anything is sent."""
+    """A second target is exit 4 before anything is sent."""
     directory = planned(tmp_path, 10)
     with serving(scripted(Reply())) as first, serving(scripted(Reply())) as second:
         run(directory, first.url)
@@ -116,7 +116,7 @@ def test_a_plan_is_applied_to_one_target(tmp_path: Path) -> None:
 
 
 def test_an_export_that_changed_is_sent_as_it_was_planned(tmp_path: Path) -> None:
-    """The plan holds its events; no file of the export is opened."""
+    """The plan contains its events; no file of the export is opened."""
     directory = planned(tmp_path, 10)
     file = tmp_path / "export" / "part-0.jsonl"
     file.write_bytes(file.read_bytes().replace(b"person-0", b"person-X"))
@@ -140,7 +140,7 @@ def test_an_export_that_changed_is_sent_as_it_was_planned(tmp_path: Path) -> Non
     ],
 )
 def test_a_plan_of_the_other_dialect_is_refused(tmp_path: Path, asked: dict[str, str], to: str, fits: bool) -> None:
-    """The target's dialect must be the plan's, unless a person chose the plan's for it."""
+    """The target's dialect must be the plan's, unless the plan's was chosen for this target."""
     plan, _ = open_plan(planned(tmp_path, 3, **asked))
     with nullcontext() if fits else pytest.raises(UnsafePlan, match=r"the plan was made for .* \(dialect "):
         check_applicable(plan, to)
@@ -168,8 +168,8 @@ def test_a_sink_that_fails_stops_the_run_and_the_rest_is_written_down(tmp_path: 
 
 
 def test_an_interrupt_settles_what_is_in_flight_and_begins_nothing_new(tmp_path: Path) -> None:
-    """Asked to stop during the third request, the run settles it and sends no fourth. A run that had nothing left when
-    it was interrupted is done."""
+    """If it is interrupted during the third request, the run settles it and does not send a fourth. A run that had
+    nothing left when it was interrupted is done."""
     directory = planned(tmp_path, 100)
     interrupted = threading.Event()
     sent = []

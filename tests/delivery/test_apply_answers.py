@@ -42,7 +42,7 @@ ONCE = RetryPolicy(tries=0, first=0)
 
 
 def poison(*bad: str) -> Callable[[Asked], Reply]:
-    """A service that refuses any batch holding one of these uuids."""
+    """A service that refuses any batch with one of these uuids."""
 
     def answer(asked: Asked) -> Reply:
         held = {event["uuid"] for event in asked.events}
@@ -52,8 +52,8 @@ def poison(*bad: str) -> Callable[[Asked], Reply]:
 
 
 def test_a_poison_event_is_found_and_the_rest_settles(tmp_path: Path) -> None:
-    """A 400 is halved down to the event that causes it, which is refused by uuid; 199 others settle, once each.
-    A second apply neither sends it again nor forgets it."""
+    """After a 400 the batch is halved down to the event that causes it, which is refused by uuid; 199 others settle,
+    once each. A second apply neither sends it again nor forgets it."""
     directory = planned(tmp_path, 200, batch=100)
     with serving(poison(uuid(77))) as server:
         outcome = run(directory, server.url)
@@ -72,7 +72,7 @@ def test_a_poison_event_is_found_and_the_rest_settles(tmp_path: Path) -> None:
 
 
 def test_a_413_is_halved(tmp_path: Path) -> None:
-    """A service that takes four events a request gets them in halves until they fit."""
+    """If a service takes four events per request, batches are halved until they fit."""
     directory = planned(tmp_path, 64, files=1, batch=64)
 
     def answer(asked: Asked) -> Reply:
@@ -87,7 +87,7 @@ def test_a_413_is_halved(tmp_path: Path) -> None:
 
 
 def test_a_service_that_refuses_everything_is_soon_left_alone(tmp_path: Path) -> None:
-    """Where all is refused the run stops after max_refused events and few requests, and says so."""
+    """If everything is refused, the run stops after max_refused events and few requests, and says so."""
     directory = planned(tmp_path, 4000, files=1, batch=4000)
     with serving(scripted(Reply(400, b"failed to parse request"))) as server:
         outcome = run(directory, server.url, send_limits=SendLimits(1, AT_ONCE, max_refused=10))
@@ -137,7 +137,8 @@ def test_a_used_up_quota_stops_and_nothing_of_it_counts_as_accepted(tmp_path: Pa
     ],
 )
 def test_a_2xx_settles_by_the_dialect_of_the_plan(tmp_path: Path, dialect: str, reply: Reply, settles: bool) -> None:
-    """At any address the plan's own dialect decides; what is in doubt is sent three times, then the run ends with 6."""
+    """At any address the plan's own dialect decides; a request in doubt is sent three times, then the run ends with
+    6."""
     directory = planned(tmp_path, 40, dialect=dialect)
     with serving(scripted(reply)) as server:
         outcome = run(directory, server.url, send_limits=ONE_AT_A_TIME, transport="batch")
@@ -156,10 +157,11 @@ PAGE = b"<!DOCTYPE html><title>sign in</title>"
 @pytest.mark.parametrize(
     ("reply", "in_doubt"), [(Reply(200, PAGE), 10), (Reply(501, b"Unsupported method"), 0), (Reply(404, PAGE), 0)]
 )
-def test_what_is_no_capture_service_stops_the_run_at_its_first_answer(
+def test_anything_but_a_capture_service_stops_the_run_at_its_first_answer(
     tmp_path: Path, reply: Reply, in_doubt: int
 ) -> None:
-    """One request, exit 5, and what answered; of a service that took events such an answer may pass."""
+    """One request, exit 5, and the error quotes the answer; a service that took events before may give such an answer
+    once."""
     with serving(scripted(reply)) as server:
         outcome = run(planned(tmp_path / "first", 40), server.url, send_limits=ONE_AT_A_TIME)
         assert len(server.asked) == 1
@@ -183,7 +185,8 @@ def test_a_passing_failure_is_retried_with_the_same_bytes(tmp_path: Path, status
 
 
 def test_doubt_of_an_earlier_run_outlives_a_refusal(tmp_path: Path) -> None:
-    """A batch whose answer was lost stays in doubt when the next run is turned away; each sends the very same JSON."""
+    """A batch whose answer was lost stays in doubt if the next run is turned away; each run sends exactly the same
+    JSON."""
     directory = planned(tmp_path, 10, files=1)
     with serving(scripted(Reply(0), Reply(401), Reply())) as server:
         run(directory, server.url, send_limits=SendLimits(1, ONCE))
@@ -195,7 +198,7 @@ def test_doubt_of_an_earlier_run_outlives_a_refusal(tmp_path: Path) -> None:
 
 
 def test_the_key_is_in_request_bodies_only(tmp_path: Path) -> None:
-    """After runs that fail in every way the marked key is in no file, and in no error."""
+    """After runs that fail in every way, no file and no error contains the marked key."""
     directory = planned(tmp_path, 60)
     echo = [
         lambda asked: Reply(400, asked.body and KEY.encode()),
@@ -221,10 +224,10 @@ DETAILS = "select state, detail from batches order by first"
 
 
 def test_what_is_known_of_a_doubt_outlives_a_run_that_did_not_get_to_it(tmp_path: Path) -> None:
-    """Two batches lose their answers; the next run is turned away with the first, and says nothing of the second."""
+    """Two batches lose their answers; the next run is turned away with the first, and says nothing about the second."""
     directory = planned(tmp_path, 20, files=1)
     turned_away = False
-    both = threading.Barrier(2)  # once one has lost its answer, another would not be sent any more
+    both = threading.Barrier(2)  # after the first lost answer, no other batch would be sent
 
     def answer(asked: Asked) -> Reply:
         if turned_away:
@@ -244,8 +247,8 @@ def test_what_is_known_of_a_doubt_outlives_a_run_that_did_not_get_to_it(tmp_path
 
 
 @pytest.mark.parametrize("stopped", [True, False])
-def test_what_a_413_kept_is_no_difference(tmp_path: Path, stopped: bool) -> None:
-    """The service keeps the beginning of a request that it then finds too large; verify knows that it may."""
+def test_what_a_413_kept_is_not_a_difference(tmp_path: Path, stopped: bool) -> None:
+    """The service keeps the beginning of a request that it then finds too large; verify knows that this can happen."""
     directory = planned(tmp_path, 20, files=1, batch=20)
     with LocalService() as service:
 

@@ -1,4 +1,4 @@
-"""The four phases go one after the other, each resumable, counted and approved by itself."""
+"""The four phases are sent one after the other, and each can be resumed, counted and approved by itself."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def status(directory: Path, *words: str) -> str:
 
 
 def afar(url: str) -> str:
-    """The same server under an address that nobody takes for this machine's."""
+    """The same server at an address that does not look like this machine's."""
     return url.replace("127.0.0.1", "0.0.0.0")
 
 
@@ -75,7 +75,7 @@ def states(directory: Path) -> dict[str, set[str]]:
 
 
 def test_each_phase_is_settled_before_the_next_one_begins(tmp_path: Path) -> None:
-    """With many requests in flight none of a later phase leaves while one of an earlier is not settled."""
+    """With many requests in flight, no request of a later phase leaves while one of an earlier phase is not settled."""
     directory = planned_in_phases(tmp_path, batch=2)
     seen, early = [], []
     lock = threading.Lock()
@@ -90,7 +90,7 @@ def test_each_phase_is_settled_before_the_next_one_begins(tmp_path: Path) -> Non
                 overtaken.set()
             early.extend(one for one in PHASES[: PHASES.index(phase)] if before.get(one) != {"settled"})
         if phase == "identities":
-            overtaken.wait(0.05)  # long enough for another phase to overtake, if one may
+            overtaken.wait(0.05)  # long enough for another phase to overtake, if that were possible
         return OK
 
     told: list[tuple[str, int]] = []
@@ -110,7 +110,8 @@ def test_each_phase_is_settled_before_the_next_one_begins(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("most", [12, 2])
 def test_group_types_arrive_in_the_order_of_the_plan(tmp_path: Path, most: int) -> None:
-    """The first groups go alone, also in the halves of a request that is too large; the others follow at once."""
+    """The first groups are sent one at a time, also if a request that is too large is halved; the others follow
+    together."""
     directory = planned_in_phases(tmp_path, batch=6)
     lock = threading.Lock()
     flying, taken, beside = 0, [], []
@@ -126,7 +127,7 @@ def test_group_types_arrive_in_the_order_of_the_plan(tmp_path: Path, most: int) 
             alone = len(taken) < len(TYPES)
             beside.extend([flying] if alone else [])
         if alone:
-            together.wait(0.05)  # long enough for another request to come beside it, if one may
+            together.wait(0.05)  # long enough for another request to arrive meanwhile, if that were possible
         with lock:
             flying -= 1
             if len(events) > most:
@@ -140,7 +141,7 @@ def test_group_types_arrive_in_the_order_of_the_plan(tmp_path: Path, most: int) 
 
 
 def test_a_rehearsal_proves_each_phase_and_the_report_shows_them(tmp_path: Path) -> None:
-    """What landed of all four phases is found again; report.json and report.html have their counts."""
+    """verify finds what landed of all four phases; report.json and report.html have their counts."""
     directory = planned_in_phases(tmp_path)
     done = pipeline.rehearse_plan(directory, RehearseOptions())
     assert (done.verification.proved, done.verification.events.found) == (True, 66)
@@ -152,7 +153,8 @@ def test_a_rehearsal_proves_each_phase_and_the_report_shows_them(tmp_path: Path)
 
 
 def test_phases_can_be_sent_one_by_one(tmp_path: Path) -> None:
-    """Each run sends its own, ends with 6 while others remain, and the last one with 0; everything lands once."""
+    """Each run sends its own phases; it ends with 6 while others remain, and with 0 at the end; everything lands
+    once."""
     directory = planned_in_phases(tmp_path)
     keys = Keyring((Project(1, "Rehearsal", KEY),), {"phx_test_all": frozenset({"*"})})
     with LocalService(keys=keys) as service:
@@ -202,7 +204,7 @@ def test_phases_can_be_sent_one_by_one(tmp_path: Path) -> None:
     ],
 )
 def test_a_phase_asked_for_too_early_is_refused(tmp_path: Path, phases: str, told: str) -> None:
-    """Exit 4 before a byte leaves, and the command that would do; a dry run says the same."""
+    """Exit 4 before a byte leaves, with the command that would work; a dry run says the same."""
     directory = planned_in_phases(tmp_path)
     with serving(scripted(Reply())) as server:
         done = applied(directory, server.url, "--phases", phases)
@@ -216,7 +218,7 @@ def test_a_phase_asked_for_too_early_is_refused(tmp_path: Path, phases: str, tol
 
 
 def test_a_phase_in_doubt_is_not_over(tmp_path: Path) -> None:
-    """Merges whose answers were lost hold events back as unsent ones do; refused ones do not."""
+    """Merges whose answers were lost hold events back, as unsent merges do; refused ones do not."""
     directory = planned_in_phases(tmp_path)
     answers = {"identities": Response(ResponseKind.RETRY, 0)}
 
@@ -249,8 +251,8 @@ def test_a_phase_in_doubt_is_not_over(tmp_path: Path) -> None:
         ("identities,", "'' is not a phase"),
     ],
 )
-def test_a_phase_that_is_none_is_a_usage_error(tmp_path: Path, phases: str, told: str) -> None:
-    """Exit 2, with the nearest and all of them."""
+def test_an_unknown_phase_is_a_usage_error(tmp_path: Path, phases: str, told: str) -> None:
+    """Exit 2; the error has the nearest phase and all phases."""
     done = applied(tmp_path, "http://127.0.0.1:1", "--phases", phases)
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
@@ -259,7 +261,7 @@ def test_a_phase_that_is_none_is_a_usage_error(tmp_path: Path, phases: str, told
 
 
 def test_merges_need_their_number_before_anything_is_asked(tmp_path: Path) -> None:
-    """To another machine: none, or another number, is exit 4 and no request; with the number they are sent."""
+    """To a remote target, a missing or wrong number is exit 4 and no request; with the number they are sent."""
     directory = planned_in_phases(tmp_path)
     with serving(scripted(Reply())) as server:
         to = afar(server.url)
@@ -280,8 +282,8 @@ def test_merges_need_their_number_before_anything_is_asked(tmp_path: Path) -> No
 
 
 def test_merges_that_are_not_sent_now_need_no_approval(tmp_path: Path) -> None:
-    """Neither on this machine, nor in a dry run, nor where they are in already or another phase is sent. What is to be
-    typed counts the chosen phases and names them."""
+    """On this machine, in a dry run, and if the merges were sent before or another phase is sent, no number is asked
+    for. The number to be typed counts the chosen phases and names them."""
     directory = planned_in_phases(tmp_path)
     with serving(scripted(Reply())) as server:
         to = afar(server.url)
@@ -322,7 +324,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_run_of_some_phases_balances_and_resumes(
     small: Path, script: list[Response], choices: list[list[str]], concurrency: int
 ) -> None:
-    """Whatever a service answers and whatever phases are held: each run balances, by phase too, and all ends once."""
+    """Whatever a service answers and whatever phases are held, each run balances, by phase too, and in the end
+    everything is sent once."""
     plan, place = open_plan(small)
     forget(small)
     answers = iter(script)
@@ -366,7 +369,7 @@ def test_every_run_of_some_phases_balances_and_resumes(
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_run_killed_in_a_phase_is_finished_by_the_next(tmp_path: Path, phase: str) -> None:
-    """SIGKILL during the second request of each phase: the same events land, and few of them twice."""
+    """SIGKILL during the second request of each phase: the same events land, few of them twice."""
     directory = planned_in_phases(tmp_path, batch=2)
     begun, killed = threading.Event(), threading.Event()
     seen: Counter[str] = Counter()
@@ -398,7 +401,7 @@ def test_a_run_killed_in_a_phase_is_finished_by_the_next(tmp_path: Path, phase: 
 
 
 def test_the_progress_line_names_the_phase_and_leaves_held_ones_out(capsys: pytest.CaptureFixture[str]) -> None:
-    """The share is of what this run has to do: 7 of 26 merges and groups, while 40 events are held."""
+    """It shows the share of what this run has to do: 7 of 26 merges and groups, while 40 events are held."""
     now = [100.0]
     with Sending(66, quiet=False, clock=lambda: now[0]) as progress:
         progress(RunCounts(phase="identities", other_phases=40))

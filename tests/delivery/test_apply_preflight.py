@@ -1,4 +1,4 @@
-"""`apply` looks at its target as `preflight` does before it sends: what it says, and what keeps it from sending."""
+"""Before it sends, `apply` looks at its target as `preflight` does: what it says, and what stops it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.commands import in_process, process
 from tests.support.deliveries import planned
 from tests.support.management_service import ALL, Asking, asking, key_with
 from tests.support.scripted_api import answering
-from tests.support.scripted_server import Said
+from tests.support.scripted_server import Canned
 
 A = "phc_test_a"
 UNPROVED = "The capture key could not be proved: "
@@ -34,13 +34,14 @@ def applied(directory: Path, to: str, *words: str, personal: str = "") -> subpro
 
 
 def afar(ask: Asking) -> str:
-    """The service by an address that is not plainly this machine's."""
+    """The service at an address that does not look like this machine's."""
     return f"http://0.0.0.0:{ask.service.port}"
 
 
 @pytest.mark.parametrize(("home", "quiet"), [(True, ()), (False, ("--quiet",))])
-def test_the_first_line_says_that_nobody_proved_the_key(tmp_path: Path, home: bool, quiet: tuple[str, ...]) -> None:
-    """On every target, on stdout, and also when no progress is wanted; not of a dry run, which uses no key."""
+def test_the_first_line_says_that_the_key_is_not_proved(tmp_path: Path, home: bool, quiet: tuple[str, ...]) -> None:
+    """It is printed for every target, on stdout, and also with --quiet; a dry run has no such line, as it uses no
+    key."""
     directory = planned(tmp_path, 5)
     with asking() as ask:
         dry = applied(directory, ask.service.url, "--dry-run", *(() if home else ("--json",)))
@@ -53,9 +54,9 @@ def test_the_first_line_says_that_nobody_proved_the_key(tmp_path: Path, home: bo
     assert (UNPROVED in dry.stdout, "capture_key" in dry.stdout) == (False, False)
 
 
-def test_a_key_of_another_project_is_told_once(tmp_path: Path) -> None:
-    """The error says it, and no line before it does; nothing is sent. Of a target that is not ready for another reason
-    the line has been said by then."""
+def test_a_key_of_another_project_is_reported_once(tmp_path: Path) -> None:
+    """The error says it, and no line before the error does; nothing is sent. If the target is not ready for another
+    reason, the line has been printed by then."""
     directory = planned(tmp_path, 5)
     with asking() as ask:
         words = ("apply", str(directory), "--to", ask.service.url, "--project", "1", "--yes")
@@ -72,8 +73,8 @@ def test_a_key_of_another_project_is_told_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("personal", "proved"), [("", False), (ALL, True)])
 def test_the_object_says_whether_the_key_is_proved(tmp_path: Path, personal: str, proved: bool) -> None:
-    """With --json stdout is one object, and what the first line says is a field of it: whose the capture key is, where
-    a personal key can tell; without --yes that is said before anything is sent, and so is what could not be checked."""
+    """With --json stdout is one object, and the first line becomes a field: whose the capture key is, if a personal key
+    can find out. Without --yes that is printed before anything is sent, and so is what could not be checked."""
     directory = planned(tmp_path, 5)
     with asking() as ask:
         asked = backcast("apply", str(directory), "--to", afar(ask), personal=personal)
@@ -92,12 +93,12 @@ def test_the_object_says_whether_the_key_is_proved(tmp_path: Path, personal: str
 @pytest.mark.parametrize("case", ["function", "key", "old"])
 def test_apply_sends_nothing_to_a_target_that_is_not_ready(tmp_path: Path, case: str) -> None:
     """A function that would fire, a key of another project, a project that drops old events: exit 4, nothing landed.
-    --allow-firing turns the first into a warning, of apply and of preflight, and lets nothing else through."""
+    --allow-firing turns the first into a warning, in apply and in preflight, and allows nothing else."""
     directory = planned(tmp_path, 5)
     with asking(Settings(drop_events_older_than=86400 if case == "old" else None)) as ask:
         if case == "function":
             ask.made(**FUNCTION)
-        personal = "phx_test_b" if case == "key" else ALL  # it reaches the other project alone
+        personal = "phx_test_b" if case == "key" else ALL  # it can read only the other project
         done = applied(directory, ask.service.url, personal=personal)
         dry = applied(directory, ask.service.url, "--dry-run", personal=personal)
         wrong = applied(directory, ask.service.url, "--allow-firing", "--project", "2", personal=ALL)
@@ -119,16 +120,17 @@ def test_apply_sends_nothing_to_a_target_that_is_not_ready(tmp_path: Path, case:
 
 @pytest.mark.parametrize("status", [500, 302])
 def test_apply_goes_on_where_management_does_not_answer(tmp_path: Path, status: int) -> None:
-    """What nobody can tell keeps nobody from sending."""
-    taken, broken = Said(200, b'{"status": "Ok"}'), Said(status, b"{}")
+    """What cannot be checked does not stop the run."""
+    taken, broken = Canned(200, b'{"status": "Ok"}'), Canned(status, b"{}")
     with answering(lambda asked: taken if asked.method == "POST" else broken) as service:
         assert applied(planned(tmp_path, 5), service.url, personal=ALL).returncode == 0
     assert service.asked[-1].path == "/batch/"
     assert "/api/projects/" in service.asked[0].path
 
 
-def test_a_host_that_is_away_is_no_stop(tmp_path: Path) -> None:
-    """Nobody there: this is said first, then what could not be checked; the run tries by itself before it gives up."""
+def test_a_host_that_is_down_does_not_stop_the_run(tmp_path: Path) -> None:
+    """The host does not answer: this is printed first, then what could not be checked; the run tries by itself before
+    it gives up."""
     directory = planned(tmp_path, 5)
     done = applied(directory, "http://127.0.0.1:1", "--retry-for", "1s", personal=ALL)
     assert done.returncode == 6
@@ -138,7 +140,7 @@ def test_a_host_that_is_away_is_no_stop(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_is_gone_keeps_nothing_from_being_sent(tmp_path: Path) -> None:
-    """`backcast apply … | true`: the line finds no reader, the events land, and the exit code is the run's."""
+    """`backcast apply … | true`: the line has no reader, the events land, and the exit code is that of the run."""
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -152,7 +154,7 @@ def test_a_reader_that_is_gone_keeps_nothing_from_being_sent(tmp_path: Path) -> 
 
 
 def test_the_project_can_be_named(tmp_path: Path) -> None:
-    """Where the personal key shows no project, its functions are looked at once the project is named."""
+    """If the personal key shows no project, the functions are checked when the project is named."""
     personal = key_with("hog_function:read")
     with asking() as ask:
         ask.made(**FUNCTION)
@@ -170,7 +172,7 @@ REQUIRED = ApplyOptions(require_rehearsal=True)
 
 
 def test_a_plan_is_sent_only_after_a_whole_rehearsal(tmp_path: Path) -> None:
-    """Refused before any rehearsal, and after one with refused events; sent after one without."""
+    """It is refused before any rehearsal and after one with refused events; it is sent after one without."""
     plan = planned(tmp_path, 20)
     with LocalService() as service:
         with pytest.raises(UnsafePlan, match="was not rehearsed") as raised:

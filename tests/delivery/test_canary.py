@@ -1,4 +1,4 @@
-"""`apply --canary`: a sample of whole persons is sent first and read back; the next apply sends the rest."""
+"""`apply --canary`: a sample of whole people is sent first and read back; the next apply sends the rest."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ AS_OF = datetime(2024, 6, 1, tzinfo=UTC)
 
 
 def export_of(folder: Path, people: dict[str, list[tuple[str, int]]], **asked: Any) -> Path:
-    """The plan of an export of persons, each with events (name, year), one row of each person after the other's."""
+    """The plan of an export with these people, each with events (name, year); their rows alternate."""
     lines: list[str] = []
     for turn in range(max(map(len, people.values()))):
         for person, events in people.items():
@@ -60,7 +60,7 @@ def chosen(directory: Path) -> Canary:
 
 
 def packed(directory: Path) -> list[dict[str, Any]]:
-    """The events in the requests of the canary, of all phases; every one of them comes before all others."""
+    """The events in the requests of the canary, of all phases; each of them comes before all others."""
     place = Directory(directory)
     events = []
     for phase in PHASES:
@@ -85,7 +85,8 @@ def send_canary(directory: Path, service: LocalService) -> CanaryResult:
 
 
 def test_a_sample_is_of_whole_people_who_show_every_name_and_year(tmp_path: Path) -> None:
-    """A rare name of a rare year is in it, nobody is in it with a part of his events, and no more than N are."""
+    """A rare name in a rare year is in it; each person in it has all of their events there, and there are at most N
+    events."""
     people = {f"p{one}": [("Viewed", 2021), ("Bought", 2022)] for one in range(40)}
     people["rare"] = [("Viewed", 2021), ("Complained", 2019)]
     directory = export_of(tmp_path, people, canary=12)
@@ -100,7 +101,7 @@ def test_a_sample_is_of_whole_people_who_show_every_name_and_year(tmp_path: Path
 
 
 def test_the_requests_have_every_event_once_with_a_canary_and_without(tmp_path: Path) -> None:
-    """In a plan of many blocks with copies, whatever the workers; the facts of each event say where it is."""
+    """In a plan of many blocks with copies, whatever the workers; the facts of each event say where the event is."""
     people = {f"p{one}": [("Viewed", 2021), ("Bought", 2022)] * (1 + one % 5) for one in range(40)}
     plans = {
         (most, workers): export_of(tmp_path / f"{most}-{workers}", people, canary=most, workers=workers, as_of=AS_OF)
@@ -124,9 +125,9 @@ def _events(place: Directory) -> Iterator[tuple[int, int, bytes]]:
         yield from ((request.number, index, event) for index, event in enumerate(events))
 
 
-def test_a_person_with_many_events_is_taken_only_where_nobody_else_shows_a_name_and_is_named(tmp_path: Path) -> None:
-    """The busy one is left out while others show the name; for a name of his own he is taken, or missed for room.
-    Without room for anybody the error has the number that would do."""
+def test_a_person_with_many_events_is_taken_only_for_a_name_of_their_own_and_is_named(tmp_path: Path) -> None:
+    """The busy person is left out if others show the name; for a name that no other person has they are taken, or
+    reported if they do not fit. If nobody fits, the error has the number that would do."""
     busy = [("Viewed", 2021)] * 30
     few = {f"p{one}": [("Viewed", 2021)] * 2 for one in range(5)}
     without = chosen(export_of(tmp_path / "a", {"busy": busy} | few, canary=50))
@@ -149,8 +150,9 @@ def test_a_person_with_many_events_is_taken_only_where_nobody_else_shows_a_name_
 
 
 def test_merges_groups_and_profiles_of_the_chosen_are_in_the_sample(tmp_path: Path) -> None:
-    """All ids of a person, the first group of each type, the groups of its events, and its profile updates; none
-    of other people. What is sent is the same as without a canary, the lines of the sealed files in another order."""
+    """All ids of a person, the first group of each type, the groups of their events, and their profile updates; nothing
+    of other people. What is sent is the same as without a canary; the lines of the sealed files are in another order.
+    """
     source = tmp_path / "export.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in segment_rows()), "utf-8")
     everything = []
@@ -197,7 +199,7 @@ def segment_rows() -> Iterator[dict[str, Any]]:
 
 
 def test_each_persons_events_arrive_in_their_order(tmp_path: Path) -> None:
-    """One request after the other, whatever the concurrency, also where the first try of each fails."""
+    """One request follows the other, whatever the concurrency, also if the first try of each fails."""
     directory = planned(tmp_path, 60, batch=10, canary=20)
     seen: list[list[int]] = []
     flight: list[int] = []
@@ -219,12 +221,12 @@ def test_each_persons_events_arrive_in_their_order(tmp_path: Path) -> None:
     for number in (number for numbers in seen for number in numbers):
         by_person[number % 7].append(number)
     assert by_person
-    # The plan's order: the files one after the other.
+    # The plan's order: file after file.
     assert all(numbers == sorted(numbers, key=lambda one: (one % 2, one)) for numbers in by_person.values())
 
 
 def test_the_next_apply_sends_the_rest_and_nothing_twice(tmp_path: Path) -> None:
-    """The canary is proved by itself, the plan as a whole afterwards, every event was accepted once, here by the
+    """The canary is verified by itself, and later the plan as a whole; every event was accepted once, here by the
     endpoint that answers for each event."""
     directory = planned(tmp_path, 60, links=True, dialect="posthog", canary=24)
     with LocalService(settings=Settings(per_event="on")) as service:
@@ -242,7 +244,7 @@ def test_the_next_apply_sends_the_rest_and_nothing_twice(tmp_path: Path) -> None
 
 
 def test_what_an_earlier_run_left_in_doubt_is_settled_by_a_canary(tmp_path: Path) -> None:
-    """Otherwise a second crash would leave more in doubt than was ever in flight. By the command it is refused: those
+    """Otherwise a second crash would leave more in doubt than was ever in flight. The command refuses a canary: those
     events would be sent again with it, and N is a promise."""
     directory = planned(tmp_path, 60, batch=10, canary=20)
     with LocalService() as service:
@@ -271,7 +273,8 @@ def test_what_an_earlier_run_left_in_doubt_is_settled_by_a_canary(tmp_path: Path
 
 
 def test_require_canary_wants_one_that_landed_at_this_target_as_it_was_sent(tmp_path: Path) -> None:
-    """Refused without one, with one that differs, and with one of another target; sent after one that is proved."""
+    """Without a canary, with one that differs, and with one of another target it is refused; after a verified one it is
+    sent."""
     directory = planned(tmp_path, 60, canary=20)
     required = ApplyOptions(require_canary=True)
     with LocalService() as service:

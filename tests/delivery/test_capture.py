@@ -28,13 +28,13 @@ NOW = datetime(2024, 1, 31, 12, tzinfo=UTC)
 
 
 def send(answer: Callable[[Asked], Reply], **options: object) -> tuple[Response, list[Asked]]:
-    """One request to a server that answers so."""
+    """One request to a server with these answers."""
     with serving(answer) as server:
         return deliveries.send(server.url, **options), server.asked
 
 
 def test_a_body_that_was_sent_is_free_at_once() -> None:
-    """A command looks for cycles so seldom that an apply would have all bodies of a plan in memory."""
+    """Python collects cycles so rarely that an apply would otherwise have all bodies of a plan in memory."""
     with serving(scripted(Reply())) as server:
         deliveries.send(server.url)
         gc.collect()
@@ -70,7 +70,7 @@ SUCCESS = [
     b'{"status":"Ok","error":null}',
 ]
 SILENT = [b"", b" \n", b"{}", b'{"accepted":12}', b'{"quota_limited":[]}', b'{"errors":[]}']
-"""Answers that name neither a status nor an error: the contract shows none, the service itself gives none of them."""
+"""Answers without a status or an error: the contract shows no such answer, and the service itself never gives one."""
 DOUBTFUL = [
     *[b"null", b"[]", b"true", b"1", b'"Ok"', b'[{"status":"Ok"}]'],
     *[b'{"status":"ok"}', b'{"status":"OK"}', b'{"status":"Ok "}', b'{"Status":"Ok","status":null}'],
@@ -88,13 +88,15 @@ DIALECTS = ["contract", "posthog"]
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_body_that_says_success_settles(dialect: str) -> None:
-    """A 2xx whose body has the status Ok or 1 and no error settles in both dialects, whatever stands beside it."""
+    """A 2xx whose body has the status Ok or 1 and no error settles in both dialects, whatever else the body
+    contains."""
     for status, body in product([200, 201, 202, 299], SUCCESS):
         assert response_of(status, body, dialect=dialect) == Response(ResponseKind.SETTLED, status), body
 
 
 def test_silence_settles_in_the_dialect_of_the_contract_alone() -> None:
-    """The contract shows no answer, so an empty 200 or an object without status and error will do; never elsewhere."""
+    """The contract shows no answer, so in its dialect an empty 200 or an object without status and error settles; in
+    the other it does not."""
     for body in SILENT:
         assert response_of(200, body, dialect="contract").kind is ResponseKind.SETTLED, body
         assert response_of(200, body, dialect="posthog").kind is ResponseKind.DOUBT, body
@@ -102,15 +104,15 @@ def test_silence_settles_in_the_dialect_of_the_contract_alone() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_success_with_anything_else_is_in_doubt(dialect: str) -> None:
-    """A 2xx that does not say success settles nothing: another status, an error, no object, no UTF-8, two meanings. A
-    204 or an empty 202 is no answer of capture to a request such as ours, in no dialect."""
+    """A 2xx that does not say success settles nothing: another status, an error, not an object, not UTF-8, two
+    meanings. In no dialect does capture answer such a request with a 204 or an empty 202."""
     for status, body in [*((200, body) for body in DOUBTFUL), *((status, b"") for status in (201, 202, 204, 205))]:
         response = response_of(status, body, dialect=dialect)
         assert (response.kind, response.taken) == (ResponseKind.DOUBT, True), (status, body[:40])
 
 
 def test_an_answer_after_a_redirect_is_judged_alike() -> None:
-    """What the last address answers to the request decides, in the same dialect."""
+    """The answer of the last address decides, in the same dialect."""
     moved = Reply(307, b"", {"Location": "/elsewhere"})
     for dialect, kind in (("contract", ResponseKind.SETTLED), ("posthog", ResponseKind.DOUBT)):
         assert send(scripted(moved, Reply(200, b"{}")), dialect=dialect)[0].kind is kind
@@ -118,7 +120,7 @@ def test_an_answer_after_a_redirect_is_judged_alike() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_used_up_quota_stops_though_the_status_is_200(dialect: str) -> None:
-    """`quota_limited` says that events were dropped; where it names other quotas alone, some may have been taken."""
+    """`quota_limited` says that events were dropped; if it names only other quotas, some may have been taken."""
     quotas = (["events"], False), (["recordings", "events"], False), (["exceptions"], True)
     for status, (limited, taken) in product(["Ok", "Error", 1], quotas):
         body = json.dumps({"status": status, "quota_limited": limited}).encode()
@@ -129,7 +131,7 @@ def test_a_used_up_quota_stops_though_the_status_is_200(dialect: str) -> None:
 
 @given(st.integers(100, 999), st.binary(max_size=400), st.sampled_from(["contract", "posthog"]))
 def test_every_answer_has_a_meaning(status: int, body: bytes, dialect: str) -> None:
-    """No status and no body makes the response_of fail, and only 2xx settles."""
+    """response_of accepts any status and body, and only a 2xx settles."""
     response = response_of(status, body, dialect=dialect)
     assert response.kind is not ResponseKind.SETTLED or 200 <= status < 300
     assert len(response.detail) < 500
@@ -146,7 +148,7 @@ def test_every_answer_has_a_meaning(status: int, body: bytes, dialect: str) -> N
     ],
 )
 def test_retry_after_reads_seconds_and_dates(seconds: float, texts: list[str]) -> None:
-    """Seconds, or a date against now; what is neither, past or no number asks for nothing."""
+    """Seconds, or a date compared with now; anything else, the past, and NaN ask for no wait."""
     assert [retry_after(text, NOW) for text in texts] == [seconds] * len(texts)
 
 
@@ -158,8 +160,8 @@ def test_any_retry_after_is_read(text: str) -> None:
 
 
 def test_gzip_is_declared_and_is_what_is_sent(tmp_path: Path) -> None:
-    """Content-Encoding names what the body is, and its length is that of the packed bytes; on a retry too. The project
-    key travels in the body alone."""
+    """Content-Encoding names the packing of the body, and its length is that of the packed bytes; on a retry too. The
+    project key is only in the body."""
     directory = planned(tmp_path, 10, files=1)
     with serving(scripted(Reply(503), Reply())) as server:
         run(directory, server.url)
@@ -175,7 +177,7 @@ def test_gzip_is_declared_and_is_what_is_sent(tmp_path: Path) -> None:
 
 
 def test_times_with_an_offset_become_utc_and_look_alikes_stay(tmp_path: Path) -> None:
-    """The timestamp is the same instant in UTC; a string of the same shape in a property is the string it was."""
+    """The timestamp becomes the same instant in UTC; a string of the same form in a property does not change."""
     look_alike = "2021-03-04T05:06:07+05:30"
     event = row(1) | {"timestamp": look_alike, "also": look_alike, "day": "2021-03-04"}
     (tmp_path / "export.jsonl").write_text(json.dumps(event) + "\n", "utf-8")
@@ -204,14 +206,14 @@ def test_an_answer_may_have_taken_the_events_unless_it_says_otherwise(
     reply: Reply, status: int, kind: ResponseKind, taken: bool
 ) -> None:
     """A connection cut after the request, an answer that ends early, and one of which only the first bytes are read.
-    The content type decides nothing. The header of a 429 becomes the floor of the next wait."""
+    The content type does not matter. The header of a 429 becomes the minimum of the next wait."""
     response, _ = send(scripted(reply))
     assert (response.kind, response.status, response.taken) == (kind, status, taken)
     assert response.retry_after == (7.0 if reply.headers.get("Retry-After") else 0.0)
 
 
 def test_an_echo_of_the_key_is_blotted_out() -> None:
-    """An answer that quotes the request back never shows the key, at the end of what is shown neither."""
+    """If an answer quotes the request, the key is never shown, not even where the quoted part is cut off."""
     with serving(lambda asked: Reply(400, b"." * (280 + asked.number) + KEY.encode())) as server:
         assert not [number for number in range(21) if "phc_t" in deliveries.send(server.url).detail]
 
@@ -237,8 +239,8 @@ def test_five_redirects_are_followed_and_a_sixth_is_not() -> None:
 
 
 def test_the_key_goes_to_no_other_host() -> None:
-    """localhost is another name than 127.0.0.1: the second server is never asked, unless that host, in any case of
-    letters, was named on the command line."""
+    """localhost is a different name from 127.0.0.1: the second server is never asked, unless that host, in upper or
+    lower case, was named on the command line."""
     with serving(scripted(Reply())) as second:
         elsewhere = scripted(Reply(308, b"", {"Location": f"http://LOCALHOST:{second.port}/batch/"}))
         response, _ = send(elsewhere)
@@ -271,8 +273,8 @@ def test_a_target_is_a_region_or_a_url() -> None:
         *["http://u:secret@a", "http://a?b=secret", "http://a#b", "ftp://u:secret@a", "s3://b/c?sig=secret"],
     ],
 )
-def test_what_is_no_target_is_a_usage_error(target: str) -> None:
-    """Neither a password nor a query may stand in a target, and no message repeats one."""
+def test_a_wrong_target_is_a_usage_error(target: str) -> None:
+    """A target may contain neither a password nor a query, and no message repeats one."""
     with pytest.raises(UsageError) as raised:
         address_of(target)
     assert "secret" not in str(raised.value)

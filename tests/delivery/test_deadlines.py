@@ -1,4 +1,5 @@
-"""Every request ends: whoever drips, reads or writes byte by byte is given up in time, and the batch is in doubt."""
+"""Every request ends: a peer that drips, reads or writes byte by byte is given up in time, and the batch is in
+doubt."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ OK = b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"status":"Ok"}'
 
 
 def dripping(start: bytes, drop: bytes = b" ") -> Callable[[socket.socket], None]:
-    """An answer that begins so and never ends, a byte at a time, while it is read; without bytes it never begins."""
+    """A server that begins its answer with these bytes and then sends a byte at a time for ever; without bytes it never
+    begins."""
 
     def talk(connection: socket.socket) -> None:
         read_request(connection)
@@ -53,7 +55,7 @@ def dripping(start: bytes, drop: bytes = b" ") -> Callable[[socket.socket], None
     ids=["silence", "status", "header", "body-without-end", "body"],
 )
 def test_an_answer_that_drips_in_any_of_its_parts_is_given_up_in_time(start: bytes, drop: bytes) -> None:
-    """However steadily it drips, soon after the request was sent nobody waits any more; it is in doubt."""
+    """However steadily it drips, the wait ends soon after the request was sent; the batch is in doubt."""
     with raw(dripping(start, drop)) as url:
         began = time.monotonic()
         response = send(url, timeout=0.3)
@@ -64,7 +66,7 @@ def test_an_answer_that_drips_in_any_of_its_parts_is_given_up_in_time(start: byt
 
 
 def test_a_batch_whose_answer_drips_is_in_doubt(tmp_path: Path) -> None:
-    """The run ends, and the ledger says of the events that they may have landed."""
+    """The run ends, and the ledger says that the events may have landed."""
     directory = planned(tmp_path, 10, files=1)
     with raw(dripping(b"HTTP/1.1 200 OK\r\nX-Drip: ")) as url:
         outcome = run(directory, url, timeout=0.3, send_limits=SendLimits(1, RetryPolicy(tries=0, first=0)))
@@ -72,7 +74,7 @@ def test_a_batch_whose_answer_drips_is_in_doubt(tmp_path: Path) -> None:
 
 
 def test_a_drip_through_tls_is_given_up_too(tmp_path: Path) -> None:
-    """The socket is shut below the session, and the sender is told."""
+    """The socket is shut below the session, and the sender notices."""
     authority = Authority(tmp_path)
     context = authority.context("127.0.0.1")
 
@@ -87,7 +89,7 @@ def test_a_drip_through_tls_is_given_up_too(tmp_path: Path) -> None:
 
 
 def test_a_slow_line_that_moves_on_is_waited_for() -> None:
-    """Sending takes longer than the time limit of an answer, but every wait is short: the answer counts."""
+    """Sending takes longer than the time limit for an answer, but every wait is short: the answer counts."""
     body = os.urandom(6_000_000)
 
     def talk(connection: socket.socket) -> None:
@@ -106,7 +108,8 @@ def test_a_slow_line_that_moves_on_is_waited_for() -> None:
 
 
 def test_a_request_as_a_whole_has_an_end() -> None:
-    """Also where the time of its answer is not over, as when its bytes leave all the time and far too slowly."""
+    """It ends even before the time for its answer is over, for example if its bytes leave continuously but far too
+    slowly."""
     pool = ConnectionPool(lambda scheme: httpx.Client(trust_env=False, verify=False), whole=0.4, answer=60)
     with closing(pool), raw(dripping(b"HTTP/1.1 200 OK\r\nX-Drip: ")) as url, pool.lease("http") as one:
         began = time.monotonic()
@@ -118,7 +121,7 @@ def test_a_request_as_a_whole_has_an_end() -> None:
 
 
 def test_the_next_request_after_a_late_one_is_as_any_other() -> None:
-    """A connection that was shut carries nothing more; a new one is made."""
+    """A connection that was shut is not used again; a new one is made."""
     seen: list[int] = []
 
     def talk(connection: socket.socket) -> None:

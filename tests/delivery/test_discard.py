@@ -1,4 +1,4 @@
-"""`backcast discard`: the events of a plan that is sent and verified go, its record stays."""
+"""`backcast discard` removes the events of a plan that is sent and verified; the record stays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PERSON = b"person-"
 
 
 def sent(directory: Path, *, verify: bool = True) -> Path:
-    """The plan, rehearsed, sent to a service that ended since, and verified there."""
+    """The plan, rehearsed, sent to a service that has ended since, and verified there."""
     pipeline.rehearse_plan(directory)
     with running() as service:
         merges = pipeline.load_plan(directory).events.phases["identities"]
@@ -40,7 +40,7 @@ def sent(directory: Path, *, verify: bool = True) -> Path:
 
 
 def test_ids_and_values_go_and_the_record_of_the_plan_stays(tmp_path: Path, call: Any) -> None:
-    """No file that is left names a person; status, report and receipt work; the other commands say what happened."""
+    """No remaining file names a person; status, report and receipt work; the other commands say what happened."""
     directory = sent(planned(tmp_path, 40, links=True))
     pipeline.write_receipt(directory)
     pipeline.list_sent(directory)
@@ -69,7 +69,8 @@ def test_ids_and_values_go_and_the_record_of_the_plan_stays(tmp_path: Path, call
 
 
 def test_what_is_still_needed_is_named_with_the_command(tmp_path: Path, call: Any) -> None:
-    """A plan that is not sent, or not verified, is discarded only with --unsent, and nothing without an answer."""
+    """A plan that is not sent, or not verified, is discarded only with --unsent, and nothing is discarded without an
+    answer."""
     directory = planned(tmp_path, 20)
     error, hint = call("discard", directory, "--yes").two_lines
     assert error.endswith("are still needed: 20 events not sent; nothing was discarded")
@@ -85,7 +86,7 @@ def test_what_is_still_needed_is_named_with_the_command(tmp_path: Path, call: An
 
 
 def test_a_plan_that_another_step_works_with_is_kept(tmp_path: Path, call: Any) -> None:
-    """Whether that step applies, plans, rehearses or verifies. While it is sent nobody is even asked."""
+    """The other step may be apply, plan, rehearse or verify. While it is being sent, no question is asked."""
     directory = Directory(sent(planned(tmp_path, 20)))
     for path, *answer in (
         (directory.ledger,), (directory.path / "plan", "--yes"), (directory.rehearsal, "--yes"),
@@ -101,7 +102,7 @@ def test_a_plan_that_another_step_works_with_is_kept(tmp_path: Path, call: Any) 
 
 
 def test_what_changes_between_question_and_answer_is_noticed(tmp_path: Path) -> None:
-    """A repair that began, and another plan in the same directory, which nobody was asked about."""
+    """A repair began, or another plan is in the same directory, about which no question was asked."""
     plan, directory = open_plan(sent(planned(tmp_path / "sent", 20)))
     with pytest.raises(errors.UnsafePlan, match="10 are in doubt; nothing was discarded"):
         steps.discard(
@@ -120,7 +121,8 @@ def test_what_changes_between_question_and_answer_is_noticed(tmp_path: Path) -> 
 
 
 def test_a_discard_that_was_stopped_is_finished_by_the_next(tmp_path: Path, call: Any) -> None:
-    """From the marker on the plan is discarded, whatever files are left, and the same command removes these."""
+    """As soon as the marker is there the plan is discarded, whatever files are left, and the same command removes
+    these."""
     directory = sent(planned(tmp_path, 20))
     digest = pipeline.load_plan(directory).digest
     write_discarded(Directory(directory), Discarded(digest, "2024-05-01T00:00:00Z"))
@@ -135,7 +137,7 @@ def test_a_discard_that_was_stopped_is_finished_by_the_next(tmp_path: Path, call
 
 
 def test_a_later_plan_does_not_go_on_without_the_merges_of_one_that_was_discarded(tmp_path: Path) -> None:
-    """Kept merges are known to it as before; without them it stops."""
+    """It knows merges that were kept, as before; without them it stops."""
     directory = sent(planned(tmp_path, 20, links=True))
     moment = datetime(2024, 6, 1, tzinfo=UTC)
     with_merges = PlanOptions(mapping="generic", settings=COLUMNS, workers=0, earlier=[directory], as_of=moment)
@@ -152,8 +154,8 @@ def test_a_later_plan_does_not_go_on_without_the_merges_of_one_that_was_discarde
 
 
 def test_refused_events_keep_a_plan_and_their_causes_outlive_it(tmp_path: Path, call: Any) -> None:
-    """`--replay` could plan them, so they are named; discarded all the same, status and receipt still have the causes.
-    A new plan may take the place of one that nobody sent."""
+    """`--replay` could plan them, so they are named; if the plan is discarded anyway, status and receipt still have the
+    causes. A new plan may replace one that was not sent."""
     directory = planned(tmp_path, 20)
     faults = ("poison,event=Step 1",)
     pipeline.rehearse_plan(directory, RehearseOptions(faults=faults))

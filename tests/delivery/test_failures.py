@@ -1,4 +1,4 @@
-"""Networks and services that fail: what is tried again, for how long, and what the person is told."""
+"""Networks and services that fail: what is tried again, for how long, and what the person sees."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.support.raw_server import raw, read_request
 from tests.support.tls_servers import Authority, serving_tls
 
 
-def nobody() -> str:
+def unused_url() -> str:
     with serving(scripted(Reply())) as server:
         return server.url
 
@@ -52,9 +52,9 @@ def nobody() -> str:
     ids=["no-name", "refused"],
 )
 def test_a_host_that_never_answered_is_tried_five_times(tmp_path: Path, url: str | None, words: str) -> None:
-    """Where no connection ever stood each batch is tried five times, not for an hour; exit 6, and nothing in doubt."""
+    """If no connection was ever made, each batch is tried five times, not for an hour; exit 6, and nothing in doubt."""
     directory = planned(tmp_path, 10, files=1)
-    outcome = run(directory, url or nobody(), send_limits=ONE_AT_A_TIME)
+    outcome = run(directory, url or unused_url(), send_limits=ONE_AT_A_TIME)
     assert isinstance(outcome.problem, Unfinished)
     assert words in str(outcome.problem)
     assert "cannot reach" in str(outcome.problem)
@@ -73,8 +73,8 @@ def test_a_host_that_never_answered_is_tried_five_times(tmp_path: Path, url: str
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_connection_that_never_stood_leaves_nothing_in_doubt(error: httpx.RequestError) -> None:
-    """No route, no answer to a connection, a proxy that connects nobody: as unreachable as a refused connection."""
+def test_a_connection_that_was_never_made_leaves_nothing_in_doubt(error: httpx.RequestError) -> None:
+    """No route, no answer to a connection, a proxy that connects to nothing: all count as a refused connection."""
     response = without_answer(failed(error, "a.example"))
     assert (response.kind, response.status, response.taken) == (ResponseKind.UNREACHABLE, 0, False)
     assert response.detail == f"no connection: {str(error) or 'ConnectTimeout'}"
@@ -101,8 +101,8 @@ def test_a_host_that_answered_once_is_waited_for(tmp_path: Path, first: Response
 
 
 def test_a_host_that_answered_an_earlier_run_is_waited_for(tmp_path: Path) -> None:
-    """The ledger knows that somebody was there, so a run that begins during an outage waits for its end. A job whose
-    earlier windows were taken waits in the next one, too, though its ledger is new."""
+    """The ledger shows that the host answered before, so a run that begins during an outage waits for its end. A job
+    whose earlier windows were taken waits in the next window too, though its ledger is new."""
     directory = planned(tmp_path, 30, files=1)
     first = iter([OK, Response(ResponseKind.STOP, 401, "no such key", taken=False)])
     assert not run_to(directory, CallDestination(lambda body: next(first)), send_limits=ONE_AT_A_TIME).balanced
@@ -113,8 +113,8 @@ def test_a_host_that_answered_an_earlier_run_is_waited_for(tmp_path: Path) -> No
 
 
 def test_an_untrusted_certificate_stops_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One try, exit 5, and the message says which: the certificate; with its authority given the run finishes, and so
-    it does where the environment names it, on this machine as well."""
+    """One try, exit 5, and the message names the certificate. With its authority given the run finishes, also if the
+    environment names it, on this machine as well."""
     authority = Authority(tmp_path)
     directory = planned(tmp_path, 10, files=1)
     with serving_tls(scripted(Reply()), authority) as server:
@@ -128,8 +128,8 @@ def test_an_untrusted_certificate_stops_at_once(tmp_path: Path, monkeypatch: pyt
         assert send(server.url).kind is ResponseKind.SETTLED
 
 
-def test_https_to_a_server_of_plain_http_is_told(tmp_path: Path) -> None:
-    """No TLS there: a few tries, then exit 6 with words about https, nothing in doubt."""
+def test_https_to_a_server_of_plain_http_is_reported(tmp_path: Path) -> None:
+    """The server has no TLS: a few tries, then exit 6 with a message about https, nothing in doubt."""
     directory = planned(tmp_path, 10, files=1)
     with raw(lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" + b"x" * 100)) as url:
         outcome = run(directory, url.replace("http", "https"), send_limits=ONE_AT_A_TIME)
@@ -140,7 +140,8 @@ def test_https_to_a_server_of_plain_http_is_told(tmp_path: Path) -> None:
 
 
 def test_a_service_that_goes_away_and_comes_back_is_waited_for(tmp_path: Path) -> None:
-    """It answers, then refuses connections for a while, then answers again: all settles, none in doubt meanwhile."""
+    """It answers, then refuses connections for a while, then answers again: everything settles, and nothing is in doubt
+    meanwhile."""
     directory = planned(tmp_path, 40)
     doubts: list[int] = []
     limited, refused = threading.Event(), threading.Event()
@@ -151,7 +152,7 @@ def test_a_service_that_goes_away_and_comes_back_is_waited_for(tmp_path: Path) -
             (refused if "no connection" in counts.last_failure else limited).set()
 
     outcomes = []
-    # One sender, which waits while the service goes: a request that this would break off is in doubt, and rightly.
+    # One sender, which waits while the service goes: a request cut off at that moment would rightly be in doubt.
     send_limits = SendLimits(1, RetryPolicy(first=0.02))
     with serving(scripted(Reply(429, b"slow down", headers={"Retry-After": "1"}))) as server:
         url, port = server.url, server.port
@@ -180,7 +181,7 @@ def test_a_service_that_goes_away_and_comes_back_is_waited_for(tmp_path: Path) -
     ids=["nothing", "cut-status", "cut-body", "cut-chunk", "bytes", "ssh"],
 )
 def test_an_answer_that_breaks_off_is_in_doubt(answer: bytes) -> None:
-    """The request left whole: whatever came back, it may have been taken, and is sent again."""
+    """The whole request left: whatever came back, it may have been taken, and is sent again."""
 
     def talk(connection: socket.socket) -> None:
         read_request(connection)
@@ -233,7 +234,8 @@ def test_the_budget_counts_from_the_last_thing_that_settled(tmp_path: Path) -> N
 
 
 def test_the_run_stops_when_nothing_settled_for_the_budget(tmp_path: Path) -> None:
-    """A service that is down for good: exit 6 soon after the budget, all in doubt or unsent, balanced on paper."""
+    """A service that is down for good: exit 6 soon after the budget, everything in doubt or unsent, and the run
+    balances."""
     directory = planned(tmp_path, 200)
     began = time.monotonic()
     with serving(scripted(Reply(), Reply(), Reply(503, b"maintenance"))) as server:
@@ -246,7 +248,7 @@ def test_the_run_stops_when_nothing_settled_for_the_budget(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kind", ["seconds", "date"])
 def test_a_pause_longer_than_the_budget_ends_the_run_at_once(tmp_path: Path, kind: str) -> None:
-    """A service that asks for a pause of a week gets it: exit 6 now, saying so, not after an hour of waiting."""
+    """A service that asks for a pause of a week: exit 6 now, with the reason, not after an hour of waiting."""
     directory = planned(tmp_path, 10, files=1)
     week = 7 * 86_400
     text = str(week) if kind == "seconds" else format_datetime(datetime.now(UTC) + timedelta(seconds=week), True)
@@ -292,7 +294,7 @@ def test_the_time_of_a_run_ends_a_long_wait(tmp_path: Path) -> None:
 
 
 def test_every_try_that_settles_nothing_is_a_row(tmp_path: Path) -> None:
-    """Status, number, time and words of each, in order; a batch that settles at once leaves none."""
+    """The row has status, number, time and message, in order; a batch that settles at once leaves no row."""
     directory = planned(tmp_path, 20, files=1)
     replies = scripted(Reply(503, b"busy"), Reply(0), Reply(429, b"slow"), Reply())
     with serving(replies) as server:
@@ -310,7 +312,7 @@ def test_every_try_that_settles_nothing_is_a_row(tmp_path: Path) -> None:
     ("status", "variable"), [(404, ""), (451, ""), (401, "BACKCAST_PROJECT_KEY"), (403, "BACKCAST_")]
 )
 def test_any_other_status_shows_address_and_body(tmp_path: Path, status: int, variable: str) -> None:
-    """Exit 5 with what answered and what it said, the key blotted out; of a refused key the hint names the variable."""
+    """Exit 5 with the address and its message, the key blotted out; for a refused key the hint names the variable."""
     directory = planned(tmp_path, 10, files=1)
     with serving(scripted(Reply(status, b"you sent " + KEY.encode() + b", who are you?"))) as server:
         outcome = run(directory, server.url, send_limits=ONE_AT_A_TIME)

@@ -1,4 +1,4 @@
-"""`apply --to file:DIR` writes the files that the service's own importer takes: each planned event once, durably."""
+"""`apply --to file:DIR` writes the files that the service's own importer reads: each planned event once, durably."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROWS = 90
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A plan with merges, and the files that were written of a copy of it."""
+    """A plan with merges, and the files that were written from a copy of it."""
     folder = tmp_path_factory.mktemp("whole")
     plan = planned(folder, ROWS, batch=10, links=True, dialect="posthog")
     (folder / "written").mkdir()
@@ -40,7 +40,7 @@ def lines_of(folder: Path, pattern: str = "*/*.jsonl") -> list[dict[str, Any]]:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """All files but the empty one of the lock."""
+    """All files but the empty lock file."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
@@ -56,7 +56,7 @@ def verify(plan: Path, folder: Path, **asked: Any) -> Any:
 
 
 def test_every_planned_event_is_one_line_with_the_fields_of_the_importer(tmp_path: Path) -> None:
-    """event, distinct_id, properties, timestamp and uuid, in the order in which they are documented."""
+    """event, distinct_id, properties, timestamp and uuid, in the documented order."""
     _, folder = written(tmp_path)
     lines = lines_of(folder, "3-events/*.jsonl")
     assert {tuple(line) for line in lines} == {("event", "distinct_id", "properties", "timestamp", "uuid")}
@@ -71,7 +71,7 @@ def test_every_planned_event_is_one_line_with_the_fields_of_the_importer(tmp_pat
 
 
 def test_the_manifest_counts_and_digests_each_file_and_all(whole: tuple[Path, Path]) -> None:
-    """The digest of all is that of what sha256sum prints; phases have folders of their own, in their order."""
+    """The digest of all files is that of the output of sha256sum; each phase has its own folder, in their order."""
     _, folder = whole
     manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
     paths = [file["path"] for file in manifest["files"]]
@@ -91,7 +91,8 @@ def test_the_manifest_counts_and_digests_each_file_and_all(whole: tuple[Path, Pa
 
 
 def test_a_run_killed_at_any_step_of_writing_is_finished_by_the_next(whole: tuple[Path, Path], tmp_path: Path) -> None:
-    """Before and after each kind of step once: the files are the very bytes of a run that was not killed."""
+    """Killed before and after each kind of step once: the files are byte for byte those of a run that was not
+    killed."""
     plan, files = whole
     (tmp_path / "counted").mkdir()
     names = write_files(copied(plan, tmp_path / "counted"), tmp_path / "counted" / "out")
@@ -111,7 +112,7 @@ def bucket_content(bucket: Bucket) -> dict[str, bytes]:
 def test_a_run_killed_at_any_step_of_writing_to_a_bucket_is_finished_by_the_next(
     whole: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """The objects are the files of a run to a folder, and nothing is left on this machine but the manifest."""
+    """The objects are the files of a run to a folder, and only the manifest is left on this machine."""
     plan, files = whole
     expected = content(files)
     expected["manifest.json"] = json.dumps(json.loads(expected["manifest.json"])).encode()
@@ -128,7 +129,8 @@ def test_a_run_killed_at_any_step_of_writing_to_a_bucket_is_finished_by_the_next
 
 
 def test_a_bucket_is_written_by_one_plan_directory_only(tmp_path: Path) -> None:
-    """One with other objects, or with those of a copy of the plan, is refused; lost and changed objects are found."""
+    """A bucket with other objects, or with those of a copy of the plan, is refused; lost and changed objects are
+    found."""
     plan = planned(tmp_path, 30, dialect="posthog")
     copy = copied(plan, tmp_path / "elsewhere")
     with a_bucket() as bucket:
@@ -153,7 +155,7 @@ def test_a_bucket_is_written_by_one_plan_directory_only(tmp_path: Path) -> None:
 def test_a_bucket_that_refuses_or_fails_is_not_taken_for_changed_files(
     tmp_path: Path, call: Callable[..., Printed]
 ) -> None:
-    """Nothing is restored or written elsewhere for that: the message names the object and the cause."""
+    """Nothing is restored or written elsewhere because of that: the message names the object and the cause."""
     plan = planned(tmp_path, 30, dialect="posthog")
     with a_bucket() as bucket:
         pipeline.apply_plan(plan, bucket.url, ApplyOptions())
@@ -177,7 +179,8 @@ def test_a_bucket_that_refuses_or_fails_is_not_taken_for_changed_files(
 
 
 def test_a_bucket_that_cannot_be_claimed_gets_no_files(tmp_path: Path) -> None:
-    """One that is not there, and one whose store replaces what another plan directory wrote, also by the next run."""
+    """A bucket that does not exist, and one whose store replaced what another plan directory wrote, also in the next
+    run."""
     plan = planned(tmp_path, 30, dialect="posthog")
     with a_bucket() as bucket:
         with pytest.raises(UsageError, match="the bucket of s3://no-such-bucket-anywhere/files does not exist"):
@@ -189,7 +192,8 @@ def test_a_bucket_that_cannot_be_claimed_gets_no_files(tmp_path: Path) -> None:
 
 
 def test_what_a_kill_left_half_written_is_cut(tmp_path: Path) -> None:
-    """Half a manifest, and half a line of the file and of its record: the next run writes the same bytes as another."""
+    """Half a manifest, half a line of the file, and half a line of its record: the next run writes the same bytes as
+    any other."""
     plan = planned(tmp_path, 60, dialect="posthog", batch=10)
     to = tmp_path / "out"
     to.mkdir()
@@ -209,7 +213,7 @@ def test_what_a_kill_left_half_written_is_cut(tmp_path: Path) -> None:
 
 
 def test_verify_compares_the_files_with_the_plan(whole: tuple[Path, Path], tmp_path: Path) -> None:
-    """A lost file, a line twice, another value and another byte are each found."""
+    """A lost file, a repeated line, another value and another byte are each found."""
     plan, folder = written(tmp_path, merges=7)
     file = folder / "3-events" / "00001.jsonl"
     text = file.read_bytes()
@@ -237,7 +241,7 @@ def test_verify_compares_the_files_with_the_plan(whole: tuple[Path, Path], tmp_p
 
 
 def test_a_folder_is_written_by_one_plan_only(tmp_path: Path) -> None:
-    """One with other files, or with those of another plan, is refused before anything is written."""
+    """A folder with other files, or with those of another plan, is refused before anything is written."""
     plan, folder = written(tmp_path / "one")
     other = planned(tmp_path / "two", 20, dialect="posthog")
     with pytest.raises(UsageError, match="files of another plan"):
@@ -247,7 +251,7 @@ def test_a_folder_is_written_by_one_plan_only(tmp_path: Path) -> None:
 
 
 def test_files_and_ledger_have_to_agree(tmp_path: Path) -> None:
-    """Files that were lost are not taken for written, and a ledger that was lost does not write them twice."""
+    """Files that were lost do not count as written, and a lost ledger does not write them twice."""
     plan, folder = written(tmp_path)
     file = folder / "3-events" / "00001.jsonl"
     text = file.read_bytes()
@@ -263,7 +267,7 @@ def test_files_and_ledger_have_to_agree(tmp_path: Path) -> None:
 
 
 def test_a_line_break_between_the_tokens_of_a_value_does_not_break_a_line(tmp_path: Path) -> None:
-    """A value that the mapping does not touch keeps its white space, which the lines of a file cannot all have."""
+    """A value that the mapping does not touch keeps its white space; a line of a file cannot keep all of it."""
     source = tmp_path / "rows.jsonl"
     text = "".join(json.dumps(row(number) | {"list": [1, {"a": "x\ny"}]}) + "\n" for number in range(3))
     source.write_text(text.replace("[1, ", "[1,\r"), "utf-8", newline="")
@@ -278,7 +282,7 @@ def test_a_line_break_between_the_tokens_of_a_value_does_not_break_a_line(tmp_pa
 
 
 def test_a_disk_that_is_full_stops_the_run_and_loses_nothing(tmp_path: Path) -> None:
-    """A limit on the size of files stands for it: exit 6, and the next run writes the rest."""
+    """A limit on the size of files simulates it: exit 6, and the next run writes the rest."""
     plan = planned(tmp_path, 1_500, batch=100, dialect="posthog")
     with file_size_limit(200_000), pytest.raises(Unfinished, match="cannot write to"):
         pipeline.apply_plan(plan, f"file:{tmp_path / 'out'}", ApplyOptions())
@@ -334,7 +338,7 @@ def test_what_is_asked_of_a_service_is_refused(
 
 
 def test_a_plan_of_the_other_spelling_is_refused(call: Callable[..., Printed], tmp_path: Path) -> None:
-    """The importer hands events on as they are, so they need the spelling that the service acts on."""
+    """The importer passes events on as they are, so they need the spelling that the service acts on."""
     plan = planned(tmp_path, 10)
     done = call("apply", plan, "--to", f"file:{tmp_path / 'out'}")
     assert (done.code, "dialect 'contract'" in done.two_lines[0]) == (4, True)

@@ -1,4 +1,4 @@
-"""What a crash can leave in doubt: at no moment more than what is in flight, over any crashes."""
+"""What a crash can leave in doubt: at any moment at most what is in flight, over any number of crashes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROWS = 60
 
 
 class Commits:
-    """Looks at the ledger after each commit of a run, and keeps what lies on disk after one of them."""
+    """Looks at the ledger after each commit of a run, and keeps the disk's content after one of them."""
 
     def __init__(self, directory: Path, at: int = -1) -> None:
         self.begun: list[int] = []
@@ -66,7 +66,7 @@ class Commits:
             return applying(plan, place, destination, self.ledger, send_limits, **asked).run()
 
     def crash(self) -> None:
-        """Let the directory be as it was after that commit; as it is where there were fewer."""
+        """Restore the directory as it was after that commit; do nothing if there were fewer commits."""
         kept = [self._directory / f"at-{name}" for name in ("ledger.sqlite", "ledger.sqlite-wal")]
         if kept[0].exists():
             for leftover in self._directory.glob("ledger.sqlite*"):
@@ -86,10 +86,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     concurrency=st.integers(1, 5),
     crashes=st.lists(st.integers(2, 40), min_size=1, max_size=3),
 )
-def test_no_commit_holds_more_in_doubt_than_may_be_in_flight(
+def test_no_commit_has_more_in_doubt_than_may_be_in_flight(
     source: Path, script: list[Response], concurrency: int, crashes: list[int]
 ) -> None:
-    """Whatever the service answers, and wherever run after run is killed; the last one finishes the set."""
+    """Whatever the service answers, and wherever run after run is killed; the last run finishes the set."""
     forget(source)
     answers = iter(script)
     lock = threading.Lock()
@@ -118,7 +118,7 @@ def test_no_commit_holds_more_in_doubt_than_may_be_in_flight(
 
 
 def test_a_batch_that_the_rate_holds_back_is_not_begun(tmp_path: Path) -> None:
-    """While `--rate` lets one batch leave, the ledger holds that one."""
+    """While `--rate` lets one batch leave, the ledger has only that one."""
     directory = planned(tmp_path, 80, files=1)
     interrupted = threading.Event()
 
@@ -133,7 +133,7 @@ def test_a_batch_that_the_rate_holds_back_is_not_begun(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_the_service_holds_back_is_not_begun(tmp_path: Path) -> None:
-    """Two are in flight, one asks for a pause, the other settles: nothing takes its place before the pause is over."""
+    """Two are in flight, one asks for a pause, the other settles: no other begins before the pause is over."""
     directory = planned(tmp_path, 80, files=1)
     both = threading.Barrier(2)
     paused, interrupted = threading.Event(), threading.Event()
@@ -176,6 +176,6 @@ def test_what_is_in_doubt_is_sent_before_all_others(tmp_path: Path) -> None:
         return OK
 
     assert Commits(directory).run(send, SendLimits(1, AT_ONCE)).balanced
-    # A file holds every second row.
+    # Each file has every second row.
     assert sent[:3] == [uuid(20), uuid(11), uuid(0)]
     assert len(sent) == 8

@@ -80,7 +80,8 @@ def sent(directory: Path, order: str, poison: frozenset[int] = frozenset()) -> l
 
 
 def overtaking(requests: list[Request]) -> int:
-    """How often a request came before an earlier one with events of one of its people was answered, or out of order."""
+    """How often a request arrived before an earlier one with events of the same person was answered, or out of
+    order."""
     found = 0
     for number, one in enumerate(requests):
         for later in requests[number + 1 :]:
@@ -92,8 +93,8 @@ def overtaking(requests: list[Request]) -> int:
 
 @pytest.mark.parametrize(("poison", "persons"), [(frozenset({3, 77, 255}), "all"), (frozenset(), "identified")])
 def test_nothing_of_a_person_overtakes(poison: frozenset[int], persons: str, tmp_path: Path) -> None:
-    """Also if a batch is halved down to the event that is refused; other people's requests go at the same time, and
-    without lanes it does happen."""
+    """Also if a batch is halved down to the refused event; requests of other people are in flight at the same time, and
+    without lanes overtaking does happen."""
     directory = planned(tmp_path, persons=persons)
     requests = sent(directory, "auto", poison)
     assert overtaking(requests) == 0
@@ -104,7 +105,8 @@ def test_nothing_of_a_person_overtakes(poison: frozenset[int], persons: str, tmp
 
 
 def test_a_plan_without_lanes_is_sent_one_request_after_the_other_if_order_is_asked_for(tmp_path: Path) -> None:
-    """Its events decide nothing of a person; the ledger shows that no batch began before the one before it ended."""
+    """No order of its events decides anything about a person; the ledger shows that no batch began before the previous
+    one ended."""
     directory = planned(tmp_path, decides=False)
     assert overtaking(sent(directory, "person")) == 0
     rows = in_ledger(directory, "select begun, ended from batches order by request, first")
@@ -116,8 +118,8 @@ def test_a_plan_without_lanes_is_sent_one_request_after_the_other_if_order_is_as
     st.integers(20, 100),
 )
 def test_no_id_is_sent_faster_than_it_may_be(batches: list[dict[int, int]], per_id: int) -> None:
-    """In any minute an id has at most so many events, unless a single batch has more; and all are sent in the end.
-    Batches without a fast id go on."""
+    """In any minute an id has at most this many events, unless a single batch has more; and everything is sent in the
+    end. Batches without a fast id continue."""
     now = 0.0
     lanes = Lanes(lambda: now, per_id=per_id)
     queue = [BatchKey("events", number, 0, 0) for number in range(len(batches))]

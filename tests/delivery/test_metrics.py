@@ -1,4 +1,4 @@
-"""The metrics of a run say what its outcome says, in a file and on a port, and nothing of an event or a key."""
+"""The metrics of a run agree with its outcome, in a file and on a port, and show nothing of an event or a key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
 
 def test_the_file_has_the_outcome_at_the_end(tmp_path: Path) -> None:
-    """While the run goes on the port answers with its counts; afterwards the file has those of the outcome."""
+    """During the run the port answers with its counts; afterwards the file has those of the outcome."""
     plan, file = planned(tmp_path, 60, links=True), tmp_path / "backcast.prom"
     with socket.create_server(("127.0.0.1", 0)) as probe:
         free_port = probe.getsockname()[1]
@@ -55,7 +55,8 @@ def test_the_file_has_the_outcome_at_the_end(tmp_path: Path) -> None:
 
 
 def test_a_file_that_can_no_longer_be_written_stops_no_run(tmp_path: Path) -> None:
-    """A warning, once, and everything is sent; one that cannot be written at all stops before anything is."""
+    """One warning, and everything is sent; if the file cannot be written at all, the run stops before anything is
+    sent."""
     plan, folder = planned(tmp_path, 40), tmp_path / "metrics"
     warnings: list[str] = []
 

@@ -53,7 +53,7 @@ from tests.support.deliveries import (
 Judge = Callable[[dict[str, Any]], str]
 ONE = SendLimits(1, AT_ONCE)
 EMPTY = {"error": "empty_batch", "error_description": "request batch is empty", "error_uri": ""}
-OFFERED = Reply(400, EMPTY)  # to a request with nothing in it
+OFFERED = Reply(400, EMPTY)  # to an empty request
 FIRST = "0188a5eb-0000-7000-8000-000000000001"
 SECOND = "0188a5eb-0000-7000-8000-000000000002"
 
@@ -69,7 +69,7 @@ def plan_of(folder: Path, rows: int = 40, **asked: Any) -> Path:
 
 
 def accepting(*others: Reply, first: Reply = OFFERED, judge: Judge = lambda event: "ok") -> Callable[[Asked], Reply]:
-    """A service: `first` if it is asked with nothing; else these replies, then verdicts, and /batch/ accepts."""
+    """A service that gives `first` for an empty request; otherwise these replies, then verdicts; /batch/ accepts."""
     turn = iter(others)
 
     def answer(asked: Asked) -> Reply:
@@ -90,7 +90,7 @@ def states(directory: Path) -> dict[str, int]:
 
 
 def test_a_request_is_what_the_service_asks_of_its_own_clients(tmp_path: Path) -> None:
-    """Path, headers, envelope and event; the key is in the header alone, and the history's clock is not corrected."""
+    """Path, headers, envelope and event; the key is only in the header, and the history's clock is not corrected."""
     directory = plan_of(tmp_path)
     with serving(accepting()) as server:
         assert run(directory, server.url).balanced
@@ -117,8 +117,8 @@ def test_a_request_is_what_the_service_asks_of_its_own_clients(tmp_path: Path) -
 
 
 def test_the_same_events_land_by_either_endpoint(tmp_path: Path) -> None:
-    """Names, ids, times and properties, byte for byte, but for the mark of the uncorrected clock and the id among
-    the properties; `$lib` stays that of the export."""
+    """Names, ids, times and properties are the same, byte for byte, except the mark of the uncorrected clock and the id
+    among the properties; `$lib` stays that of the export."""
     rows = [
         {"event": "A \\" + '"{', "distinct_id": 'a"\\,é☃', "timestamp": "2023-01-02T03:04:05.678901Z", "uuid": uuid(1)}
         | {"$lib": "web", "x": 1.10, "deep": {"event": "x", "properties": {"distinct_id": "y"}}},
@@ -145,7 +145,7 @@ def test_the_same_events_land_by_either_endpoint(tmp_path: Path) -> None:
 
 
 def test_properties_that_are_options_leave_as_options_and_land_as_properties(tmp_path: Path) -> None:
-    """What the service's public suite asks of its clients; verify finds what landed to be what was sent."""
+    """The service's public suite asks this of its clients; verify finds that what landed is what was sent."""
     moved = {"$cookieless_mode": True, "$process_person_profile": False, "$product_tour_id": 'tour "1" é'}
     kept = {"$process_person_profile": "no", "$product_tour_id": 7, "deep": moved}
     rows = [
@@ -173,7 +173,7 @@ def test_properties_that_are_options_leave_as_options_and_land_as_properties(tmp
 
 
 def test_ids_without_an_identity_keep_their_flag(tmp_path: Path) -> None:
-    """`--persons identified`: the flag of a visitor stands before the id, and stays a property, by either endpoint."""
+    """`--persons identified`: the flag of a visitor is before the id, and stays a property, by either endpoint."""
     source = export(tmp_path / "export", 40, files=1, links=True)
     visitor = row(40) | {"distinct_id": "", "anonymous_id": "visitor"}
     add(source / "part-0.jsonl", json.dumps(visitor).encode())
@@ -188,7 +188,8 @@ def test_ids_without_an_identity_keep_their_flag(tmp_path: Path) -> None:
 
 
 def test_each_verdict_is_settled_refused_or_sent_again_by_itself(tmp_path: Path) -> None:
-    """Of 40 events some are dropped, some warned of, some asked for again: those leave again, under their request."""
+    """Of 40 events some are dropped, some have a warning, some are asked for again: those are sent again, in their own
+    request."""
     directory = plan_of(tmp_path)
     faults = ("verdict:retry,one-in=4,retry-after=0", "verdict:drop,event=Step 1,rounds=9", "verdict:warning,one-in=5")
     with service(*faults) as target:
@@ -221,7 +222,7 @@ def test_each_verdict_is_settled_refused_or_sent_again_by_itself(tmp_path: Path)
 
 
 def test_what_is_never_stored_stops_the_run_resumable(tmp_path: Path) -> None:
-    """`retry` for ever: --max-retries ends it with exit code 6; the next run sends those events alone."""
+    """`retry` for ever: --max-retries ends it with exit code 6; the next run sends only those events."""
     directory = plan_of(tmp_path, 20)
     stubborn = {uuid(3), uuid(4), uuid(9)}
     with serving(accepting(judge=lambda event: "retry" if event["uuid"] in stubborn else "ok")) as server:
@@ -310,7 +311,7 @@ STOPPED = {400: "missing_required_headers", 401: "invalid_api_token", 403: "forb
     ],
 )
 def test_an_answer_means(status: int, body: bytes, kind: ResponseKind, detail: str | None) -> None:
-    """Each answer to two events; what does not answer for just these leaves them in doubt."""
+    """Each answer to two events; an answer that is not for exactly these two leaves them in doubt."""
     response = response_of(FIRST + SECOND, status, body)
     assert response.kind is kind
     assert detail is None or response.detail == detail
@@ -332,7 +333,7 @@ def test_a_lost_answer_is_in_doubt_and_the_same_request_leaves_again(tmp_path: P
 
 
 def test_retry_after_pauses_the_rest_of_a_batch(tmp_path: Path) -> None:
-    """The least wait counts for a partial answer too."""
+    """The least wait also counts for a partial answer."""
     directory = plan_of(tmp_path, 20)
     with service("verdict:retry,one-in=2,retry-after=1") as target:
         outcome = run(directory, target.url)
@@ -342,7 +343,7 @@ def test_retry_after_pauses_the_rest_of_a_batch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", [302, 308])
 def test_the_key_never_follows_a_redirect_to_another_host(tmp_path: Path, status: int) -> None:
-    """Not even where the operator allows the host, as he may for /batch/; the other host is never asked."""
+    """Not even if the operator allows the host, as is possible for /batch/; the other host is never asked."""
     directory = plan_of(tmp_path, 20)
     with serving(accepting()) as other:
         elsewhere = Reply(status, b"", {"Location": f"http://localhost:{other.port}{PATH}"})
@@ -353,7 +354,7 @@ def test_the_key_never_follows_a_redirect_to_another_host(tmp_path: Path, status
         assert other.asked == []
         assert KEY not in str(outcome.problem)
         assert states(directory) == {"waiting": 20}
-        # Another port may be another server; within the origin method, body and headers arrive, as for /batch/.
+        # Another port may be another server; within the origin, method, body and headers arrive, as for /batch/.
         with serving(scripted(Reply(status, b"", {"Location": other.url + PATH}))) as server:
             assert not run(plan_of(directory / "port", 20), server.url).balanced
         assert other.asked == []
@@ -380,7 +381,7 @@ def test_an_answer_that_repeats_the_key_is_stored_without_it(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("reply", [OFFERED, Reply(404, b"Not Found"), Reply(200, b"<html>"), Reply(400, b"no")])
 def test_auto_asks_once_and_never_changes(tmp_path: Path, reply: Reply) -> None:
-    """Without an event: the answer is the plan's for good. Whatever else answers there, it is sent to /batch/."""
+    """The question has no event: the answer applies to the whole plan. If anything else answers, /batch/ is used."""
     directory = plan_of(tmp_path)
     chosen, other, path = ("v1", "batch", PATH) if reply is OFFERED else ("batch", "v1", "/batch/")
     with serving(accepting(Reply(401, EMPTY), first=reply)) as server:
@@ -388,13 +389,13 @@ def test_auto_asks_once_and_never_changes(tmp_path: Path, reply: Reply) -> None:
         assert run(directory, server.url).balanced
     assert [(one.path, len(one.events)) for one in server.asked] == [(PATH, 0), *[(path, 20)] * 3]
     assert in_ledger(directory, "select value from meta where key = 'transport'") == [(chosen,)]
-    assert run(directory, server.url).balanced  # nothing is left, and nobody is asked
+    assert run(directory, server.url).balanced  # nothing is left, and no question is asked
     with pytest.raises(UsageError, match=f"begun with --transport {chosen}, and keeps it"):
         run(directory, server.url, transport=other)
 
 
 def test_an_outage_leaves_the_choice_open(tmp_path: Path) -> None:
-    """503 to the question: it is asked again by the rules of a batch; where that ends, nothing is chosen or sent."""
+    """503 to the question: it is asked again by the rules of a batch; if that fails, nothing is chosen or sent."""
     directory = plan_of(tmp_path)
     with serving(scripted(Reply(503))) as server:
         outcome = run(directory, server.url, send_limits=SendLimits(1, RetryPolicy(tries=2, first=0)))
@@ -406,10 +407,10 @@ def test_an_outage_leaves_the_choice_open(tmp_path: Path) -> None:
 
 
 def test_contract_stays_on_batch(tmp_path: Path) -> None:
-    """Nobody is asked, and the other endpoint is refused for such a plan before anything leaves."""
+    """No question is asked, and the other endpoint is refused for such a plan before anything leaves."""
     directory = planned(tmp_path, 40, files=1, batch=20)
     with serving(scripted(Reply())) as server:
-        for transport in ("auto", "v1"):  # a dry run builds every request, and asks nobody either
+        for transport in ("auto", "v1"):  # a dry run builds every request, and asks nothing either
             assert run(plan_of(tmp_path / transport), server.url, dry_run=True, transport=transport).balanced
         assert server.asked == []
         with pytest.raises(UsageError, match="dialect contract"):

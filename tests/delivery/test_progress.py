@@ -26,7 +26,7 @@ ENV = {"BACKCAST_PROJECT_KEY": KEY}
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """Seconds that pass only on request."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -40,7 +40,7 @@ def counted(**counts: object) -> RunCounts:
 
 
 def test_a_plain_line_comes_every_thirty_seconds(capsys: pytest.CaptureFixture[str]) -> None:
-    """Ninety looks a second apart are three lines, however often it is told."""
+    """Ninety updates a second apart are three lines, however often it is updated."""
     clock = Clock()
     with Sending(1_000, quiet=False, clock=clock) as progress:
         for second in range(1, 92):
@@ -52,7 +52,8 @@ def test_a_plain_line_comes_every_thirty_seconds(capsys: pytest.CaptureFixture[s
 
 
 def test_the_line_says_everything_with_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    """What ended and how, both rates, bytes, retries, the limit, the time left, what the service asks and says."""
+    """What ended and how, both rates, bytes, retries, the limit, the time left, and what the service asks for and
+    answers."""
     clock = Clock()
     with Sending(10_000, quiet=False, clock=clock) as progress:
         progress(counted(already_settled=1_000, refused=2))
@@ -73,7 +74,7 @@ def test_the_line_says_everything_with_numbers(capsys: pytest.CaptureFixture[str
 
 
 def test_the_rate_of_now_is_not_the_average(capsys: pytest.CaptureFixture[str]) -> None:
-    """After a fast hour a minute of silence reads 0/s now, and the average still counts it."""
+    """After a fast hour and a silent minute the current rate is 0/s, and the average still counts the hour."""
     clock = Clock()
     with Sending(10_000_000, quiet=False, clock=clock) as progress:
         for second in range(0, 3601, 10):
@@ -89,7 +90,7 @@ def test_the_rate_of_now_is_not_the_average(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_even_a_quiet_run_says_that_it_waits(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing while something settles. After ten seconds of nothing but failures one line says why and until when;
+    """Nothing while something settles. After ten seconds with nothing but failures one line says why and until when;
     another comes ten minutes later."""
     clock = Clock()
     with Sending(10, quiet=True, clock=clock) as progress:
@@ -114,7 +115,7 @@ def test_even_a_quiet_run_says_that_it_waits(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_run_knows_how_long_it_waited_and_will(tmp_path: Path) -> None:
-    """What progress is told: the failure, the seconds without anything, and those that are left of the budget."""
+    """Progress gets the failure, the seconds without anything settled, and the seconds left of the budget."""
     seen: list[tuple[str, float, float]] = []
     send_limits = SendLimits(2, RetryPolicy(seconds=0.6, first=0.05, most=0.1))
     directory = planned(tmp_path, 10, files=1)
@@ -130,8 +131,8 @@ def test_a_run_knows_how_long_it_waited_and_will(tmp_path: Path) -> None:
 
 
 def test_a_terminal_shows_it_live_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """The line is drawn over and over with growing counts, and is gone at the end; --quiet leaves the terminal alone,
-    and where there is none nothing is written in under 30 s, so that cron sends no mail."""
+    """The line is redrawn with growing counts, and is gone at the end; --quiet writes nothing, and without a terminal
+    nothing is written in under 30 s, so that cron sends no mail."""
     directory = planned(tmp_path, 40, files=1, batch=2)
     one_by_one = threading.Lock()
 
@@ -159,7 +160,7 @@ def test_a_terminal_shows_it_live_and_leaves_nothing_behind(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("columns", [12, 40])
 def test_the_line_never_wraps(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However narrow the terminal and however long and wide the texts: one line, drawn over itself."""
+    """However narrow the terminal and however long and wide the strings: one line, drawn over itself."""
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm")
     ours, theirs = pty.openpty()
@@ -182,7 +183,7 @@ def test_the_line_never_wraps(columns: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_narrow_line_leaves_out_whole_parts() -> None:
-    """No part is cut; where not even the first fits, the terminal cuts it."""
+    """No part is cut; if not even the first fits, the terminal cuts it."""
     detail = "3,038 settled, 9s left, 6,487/s now, 6,487/s on average"
     shown = [_whole_parts(detail, room) for room in range(5, len(detail) + 1)]
     parts = detail.split(", ")
@@ -191,7 +192,7 @@ def test_a_narrow_line_leaves_out_whole_parts() -> None:
 
 
 def test_a_verification_shows_how_far_it_is(tmp_path: Path) -> None:
-    """Each step up to the values that it compares; with --quiet neither this nor a result."""
+    """Each step up to the comparison of values; with --quiet neither this nor a result."""
     directory = planned(tmp_path, 20, files=1)
     with LocalService() as service:
         run(directory, service.url, key=service.capture_key)

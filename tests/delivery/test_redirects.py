@@ -1,4 +1,4 @@
-"""Redirects: method and body go on, but never down to http, never far, and never with the key to another host."""
+"""Redirects keep method and body, but never go down to http, never far, and never with the key to another host."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_https_is_redirected_to_https_with_method_and_body(authority: Authority)
 
 @pytest.mark.parametrize("status", [301, 307])
 def test_https_is_never_redirected_down_to_http(authority: Authority, status: int) -> None:
-    """The plain server is never asked, on the same host and when its host was allowed by name neither."""
+    """The plain server is never asked, neither on the same host nor if its host was allowed by name."""
     with serving(scripted(Reply())) as plain, serving_tls(to(plain.url + "/batch/", status), authority) as first:
         response = send(first.url, ca_file=authority.file, redirect_hosts=("127.0.0.1", "localhost"))
         assert (response.kind, response.status, response.taken) == (ResponseKind.STOP, status, False)
@@ -64,7 +64,7 @@ def test_https_is_never_redirected_down_to_http(authority: Authority, status: in
 
 
 def test_http_is_redirected_up_to_https(authority: Authority) -> None:
-    """The way up is taken, with the certificate checked as anywhere."""
+    """The redirect is followed, and the certificate is checked as usual."""
     with serving_tls(scripted(Reply()), authority) as second, serving(to(second.url + "/batch/")) as first:
         allowed = (f"127.0.0.1:{second.port}",)
         assert send(first.url, ca_file=authority.file, redirect_hosts=allowed).kind is ResponseKind.SETTLED
@@ -84,7 +84,7 @@ def test_a_chain_may_not_end_below_where_it_began(authority: Authority) -> None:
 
 
 def test_an_allowed_host_may_not_send_on_to_another_one() -> None:
-    """Only the named host: where that one redirects to a third, the third is not asked."""
+    """Only the named host is allowed: if it redirects to a third, the third is not asked."""
     with serving(scripted(Reply())) as third, serving(to(f"http://127.0.0.2:{third.port}/")) as second:
         with serving(to(f"http://localhost:{second.port}/batch/")) as first:
             response = send(first.url, redirect_hosts=("localhost",))
@@ -93,7 +93,7 @@ def test_an_allowed_host_may_not_send_on_to_another_one() -> None:
 
 
 def test_a_certificate_of_another_name_is_not_trusted(authority: Authority) -> None:
-    """A redirect to a server whose certificate is another host's ends there."""
+    """A redirect to a server with another host's certificate ends there."""
     with serving_tls(scripted(Reply()), authority, "other.example") as second:
         with serving_tls(to(second.url), authority) as first:
             response = send(first.url, ca_file=authority.file, redirect_hosts=("127.0.0.1",))
@@ -102,7 +102,8 @@ def test_a_certificate_of_another_name_is_not_trusted(authority: Authority) -> N
 
 
 def test_a_redirect_that_is_refused_is_exit_5_and_resumable(tmp_path: Path) -> None:
-    """The run stops with the option that would allow it, nothing in doubt; given that option, it finishes."""
+    """The run stops, names the option that would allow it, and leaves nothing in doubt; with that option it
+    finishes."""
     directory = planned(tmp_path, 20)
     with serving(scripted(Reply())) as second, serving(to(f"http://localhost:{second.port}/batch/")) as first:
         outcome = run(directory, first.url, send_limits=ONE_AT_A_TIME)
@@ -116,7 +117,7 @@ def test_a_redirect_that_is_refused_is_exit_5_and_resumable(tmp_path: Path) -> N
 
 HOST = ("127.0.0.1",)
 HERE = frozenset({"a.example:80", "a.example:443", "b.example", "c.example:8443"})
-"""What the address http://a.example may be redirected to, where b.example and c.example:8443 are allowed."""
+"""What the address http://a.example may be redirected to, if b.example and c.example:8443 are allowed."""
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_an_origin_is_a_scheme_a_host_and_a_port(location: str, refused: str) ->
 
 
 def test_another_port_gets_no_key() -> None:
-    """It is never asked unless it was allowed."""
+    """The other port is never asked unless it was allowed."""
     with serving(scripted(Reply())) as second, serving(to(f"{second.url}/batch/")) as first:
         response = send(first.url)
         assert (response.kind, response.taken, second.asked) == (ResponseKind.STOP, False, [])
@@ -149,7 +150,7 @@ REQUESTS = 3
 
 @pytest.mark.parametrize(("status", "asked"), [(301, 1), (308, 1), (302, REQUESTS), (307, REQUESTS)])
 def test_a_permanent_redirect_is_asked_for_once_a_run(tmp_path: Path, status: int, asked: int) -> None:
-    """Three batches: of 301 and 308 the first tells the others where to go; every other redirect is asked for anew."""
+    """Three batches: the first 301 or 308 is remembered for the others; every other redirect is asked for again."""
     directory = planned(tmp_path, 10 * REQUESTS, files=1)
     with serving(scripted(Reply())) as there, serving(to(f"{there.url}/new", status)) as here:
         outcome = run(directory, here.url, send_limits=ONE_AT_A_TIME, redirect_hosts=HOST)
@@ -160,7 +161,7 @@ def test_a_permanent_redirect_is_asked_for_once_a_run(tmp_path: Path, status: in
 
 
 def test_the_next_run_asks_the_first_address_again(tmp_path: Path) -> None:
-    """Nothing of it is kept: the ledger is of the address that was given."""
+    """Nothing is kept: the ledger belongs to the address that was given."""
     with serving(scripted(Reply())) as there, serving(to(f"{there.url}/new", 308)) as here:
         for name in ("one", "two"):
             assert run(
@@ -172,7 +173,7 @@ def test_the_next_run_asks_the_first_address_again(tmp_path: Path) -> None:
 
 
 def test_a_chain_is_remembered_hop_by_hop() -> None:
-    """Its permanent hops are skipped, the passing one in the middle is asked every time."""
+    """Its permanent hops are skipped; the temporary one in the middle is asked every time."""
     with (
         serving(scripted(Reply())) as last,
         serving(to(f"{last.url}/c", 301)) as third,
@@ -185,8 +186,8 @@ def test_a_chain_is_remembered_hop_by_hop() -> None:
 
 
 def test_a_permanent_redirect_that_is_refused_is_refused_every_time() -> None:
-    """Two addresses that name each other for good are more than five redirects, also for the second request; another
-    host, which may not be followed to, is not remembered: no request ever goes there."""
+    """Two addresses that redirect to each other permanently are more than five redirects, also for the second request.
+    Another host, to which redirects are not allowed, is not remembered: it never gets a request."""
     urls: list[str] = []
     with (
         serving(scripted(Reply())) as elsewhere,
@@ -204,8 +205,8 @@ def test_a_permanent_redirect_that_is_refused_is_refused_every_time() -> None:
         assert (len(away.asked), elsewhere.asked) == (2, [])
 
 
-def test_where_nobody_answers_any_more_the_first_address_is_asked_again(tmp_path: Path) -> None:
-    """The new address goes away: the old one is asked where to go now, and nothing is lost."""
+def test_if_the_new_address_is_gone_the_first_is_asked_again(tmp_path: Path) -> None:
+    """The new address goes away: the old one is asked again, and nothing is lost."""
     directory = planned(tmp_path, 30, files=1)
     with serving(scripted(Reply())) as there, serving(lambda asked: Reply(0 if asked.number else 200)) as gone:
         with serving(lambda asked: to(f"{(there if asked.number else gone).url}/batch/", 301)(asked)) as here:

@@ -1,7 +1,8 @@
 """A run that is killed anywhere is finished by the next one: the same set lands, and little is sent twice.
 
-By the run's own SIGKILL at a step that it counts, a commit of the ledger or a side of a request, of which `make soak`
-tries all; by somebody else's while the service has one of its requests; or a real `backcast apply`, by any signal.
+A run kills itself by SIGKILL at a step that it counts, which is a commit of the ledger or a side of a request (`make
+soak` tries all of them); or it is killed from outside while the service has one of its requests; or a real `backcast
+apply` gets any signal.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ CONCURRENCY = 3
 BATCH = 10
 ROWS = 200
 IN_FLIGHT = 2 * CONCURRENCY * BATCH
-"""Events begun and not settled at most: those on the wire, and as many whose answers are being written down."""
+"""The most events that can be begun and not settled: those on the wire, and as many whose answers are being
+recorded."""
 BY_NAME = {scene.name: scene for scene in SCENES}
 STEPS = {
     "open", "mark", "transport", "begin", "settle", "cut", "learn", "split", "try", "refuse", "divide", "warn", "finish"
@@ -50,7 +52,7 @@ STEPS = {
 
 
 def words(directory: Path, url: str, *options: str) -> list[str]:
-    """The words of an apply; of options that are given twice the last counts."""
+    """The words of an apply; if an option is given twice, the last counts."""
     standing = ["--quiet", "--json", "--max-concurrency", str(CONCURRENCY)]
     return ["apply", str(directory), "--to", url, *standing, *options]
 
@@ -73,7 +75,7 @@ class Run:
         self.process.send_signal(number)
 
     def until(self, text: str) -> None:
-        """Read what it says on stderr until it says this."""
+        """Read stderr until it says this."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
             if text in line:
@@ -89,8 +91,8 @@ class Run:
 def acting(
     service: LocalService, directory: Path, at: int, act: Callable[[Run], None], *options: str, most: int = 10_000
 ) -> Iterator[tuple[Server, Run]]:
-    """A run over a server that passes requests on, and does something to it at one of them, whose answer is lost where
-    it is killed. A request of more than `most` events is answered 413."""
+    """A run over a server that passes requests on, and acts at one of them, whose answer is lost if the run is killed.
+    A request of more than `most` events is answered 413."""
     runs: list[Run] = []
     started = threading.Event()
 
@@ -116,7 +118,7 @@ def test_a_killed_run_is_finished_by_the_next(tmp_path: Path) -> None:
         code, _, errors = run.end()
         assert code == -signal.SIGKILL
         assert errors == ""
-        # Requests of the dead process may still be on their way through the server: the next run must stand them too.
+        # Requests of the dead process may still be on their way through the server: the next run has to cope with them.
         again = resumed(directory, server.url)
         assert (again.returncode, again.stderr) == (0, "")
         assert landed(service) == identities(ROWS)
@@ -187,7 +189,7 @@ def test_a_write_ahead_log_cut_short_loses_no_event(tmp_path: Path) -> None:
     """Power is lost, and the log is torn after the last commit: only what was in flight is sent again. Even where the
     disk lost commits that it had confirmed the set is the same, and more is sent again.
 
-    Where it lost all of the run, the ledger is refused as an older one, until a person says to go on without it.
+    If it lost all of the run, the ledger is refused as an older one, until a person continues without it.
     """
     directory = planned(tmp_path, 80, batch=BATCH)
     with LocalService(keys=KEYS) as service, acting(service, directory, 4, Run.kill) as (server, run):

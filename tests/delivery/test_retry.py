@@ -1,4 +1,4 @@
-"""Retries: the same bytes, so many times and no more, never sooner than asked."""
+"""Retries: the same bytes, exactly as often as allowed, never sooner than asked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DOUBT = Response(ResponseKind.DOUBT, 200, "who are you")
 
 
 class Script:
-    """Answers in turn, the last one for ever; remembers what came."""
+    """Answers in turn, the last one for ever; records the requests."""
 
     def __init__(self, *receipts: Response) -> None:
         self.receipts = receipts
@@ -70,14 +70,14 @@ def test_an_answer_that_decides_is_asked_for_once() -> None:
         assert len(script.bodies) == 1
 
 
-def test_an_answer_from_somebody_in_between_is_asked_for_three_times() -> None:
-    """Garbage is doubted three times, however long the retries may go on; other failures in between do not count."""
+def test_an_answer_from_something_in_between_is_asked_for_three_times() -> None:
+    """Garbage is asked for three times, however long retries may go on; other failures in between do not count."""
     assert sent(Script(DOUBT)).tries == DOUBTFUL_TRIES == 3
     assert sent(Script(DOUBT, RETRY, DOUBT, RETRY, DOUBT, SETTLED)).tries == 5
 
 
 def test_doubt_is_remembered_over_tries() -> None:
-    """A lost answer makes the batch doubtful, also when the next try is turned away untouched."""
+    """A lost answer makes the batch doubtful, also if the next try is turned away before anything is taken."""
     turned_away = Response(ResponseKind.STOP, 401, taken=False)
     assert sent(Script(RETRY, turned_away)) == SendResult(turned_away, 2, True, True)
     limited = Response(ResponseKind.RETRY, 429, taken=False)
@@ -121,7 +121,7 @@ def test_a_stop_ends_a_wait_without_another_request() -> None:
 
 
 class _Attempt:
-    """As much of tenacity's state as the wait looks at."""
+    """The part of tenacity's state that the wait looks at."""
 
     def __init__(self, number: int, response: Response) -> None:
         self.attempt_number = number
@@ -134,7 +134,7 @@ class _Attempt:
 
 @given(st.integers(1, 200), st.floats(0, 1000))
 def test_a_wait_is_jittered_and_never_below_the_floor(number: int, floor: float) -> None:
-    """Between the floor that the service asked for and the larger of floor and doubled back-off, capped."""
+    """Between the minimum that the service asked for and the larger of minimum and doubled back-off, capped."""
     retry_policy = RetryPolicy(first=0.5, most=60.0)
     waited = backoff(retry_policy)(_Attempt(number, Response(ResponseKind.RETRY, 429, retry_after=floor)))  # type: ignore[arg-type]
     assert floor <= waited <= max(floor, min(60.0, 0.5 * 2.0 ** (number - 1)))

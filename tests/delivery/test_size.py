@@ -1,4 +1,4 @@
-"""A smaller request size is learned from a 413 only when both halves then settle, and kept over runs."""
+"""A smaller request size is learned from a 413 only if both halves then settle, and is kept for later runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def learned(directory: Path) -> int | None:
 
 
 def at_most(bytes_: int, sizes: list[int]) -> Callable[[bytes], Response]:
-    """A service that takes requests of so many bytes before gzip; remembers the sizes it was sent."""
+    """A service that takes requests of at most this many bytes before gzip; it records the sizes of requests."""
     lock = threading.Lock()
 
     def send(body: bytes) -> Response:
@@ -74,7 +74,8 @@ def test_later_batches_are_cut_to_the_size_that_was_learned(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("limit", [2_100, 3_900])
 def test_a_learned_size_is_used_well(tmp_path: Path, limit: int) -> None:
-    """Later blocks go out in as few requests as the learned size allows, of about equal size: none of a few events."""
+    """Later blocks are sent in as few requests as the learned size allows, all of about the same size, so none has only
+    a few events."""
     directory = planned(tmp_path, 640, files=8, batch=20)
     sizes: list[int] = []
     assert run_to(directory, CallDestination(at_most(limit, sizes)), send_limits=ONE_AT_A_TIME).balanced
@@ -89,7 +90,8 @@ def test_a_learned_size_is_used_well(tmp_path: Path, limit: int) -> None:
 
 
 def test_a_larger_request_that_settles_raises_what_was_learned() -> None:
-    """What was begun before is sent as it stands: where it settles, that size is proved, below what was refused."""
+    """A batch that was begun before is sent unchanged: if it settles, that size is proved, below the size that was
+    refused."""
     size = RequestSize(None)
     size.refused(1_000, HALVES)
     assert [size.settled(half.key, 500) for half in HALVES] == [None, 500]
@@ -122,7 +124,8 @@ def test_even_cuts_are_as_few_and_evener(sizes: list[int], most: int) -> None:
 @settings(max_examples=40)
 @given(st.data())
 def test_what_is_left_of_a_block_is_cut_by_itself(data: st.DataObject) -> None:
-    """Whatever was begun under other limits: it comes again as it was, what ended never, and the rest once."""
+    """Whatever was begun under other limits: begun batches come again unchanged, ended ones never, and the rest
+    once."""
     events = [b'{"n":%d}' % number for number in range(data.draw(st.integers(1, 40)))]
     edges = sorted(data.draw(st.sets(st.integers(1, len(events)), max_size=8)) | {0, len(events)})
     ranges = [(first, last - 1) for first, last in pairwise(edges)]
@@ -164,15 +167,15 @@ def test_a_resumed_run_knows_the_size(tmp_path: Path, at: int) -> None:
     ((begun_before,),) = in_ledger(directory, again)
     second = run_to(directory, CallDestination(send), send_limits=ONE_AT_A_TIME)
     assert second.balanced
-    # What was begun before the size was known is sent again as it was; nothing else may be too large.
+    # Batches begun before the size was known are sent again unchanged; nothing else may be too large.
     assert sum(size > 4_000 for size in sizes[before:]) == begun_before < 4
     assert len(sizes) > before + 10
     assert taken == Counter(uuid(number) for number in range(320))
 
 
 def test_a_single_event_too_large_teaches_nothing(tmp_path: Path) -> None:
-    """Where one event is refused, its neighbours' requests stay as large as they were. A half that settles after a
-    retry settled unsplit, and teaches."""
+    """If one event is refused, its neighbours' requests stay as large as they were. A half that settles after a retry
+    settled without being split, and teaches."""
     directory = planned(tmp_path, 80, files=1, batch=16)
 
     def answer(asked: Asked) -> Reply:
@@ -198,7 +201,7 @@ def test_a_single_event_too_large_teaches_nothing(tmp_path: Path) -> None:
     assert sorted(sent) == [10, 10, 10, 10, 10, 20]  # a half is sent twice; the second batch is cut before it leaves
 
 
-def test_the_first_of_two_halves_is_no_proof() -> None:
+def test_the_first_of_two_halves_proves_nothing() -> None:
     """One half that settles and one that is split again teach nothing."""
     size = RequestSize(None)
     size.refused(1_000, HALVES)
@@ -209,7 +212,8 @@ def test_the_first_of_two_halves_is_no_proof() -> None:
 
 
 def test_the_largest_request_that_settled_is_the_size() -> None:
-    """What settled before counts, where it is smaller than what was refused; a larger one is no counter-proof."""
+    """A size that settled before counts if it is smaller than what was refused; a larger one does not disprove the
+    refusal."""
     for before, expected in ((900, 900), (1_200, 500)):
         size = RequestSize(None)
         size.settled(BatchKey("events", 9, 0, 0), before)
@@ -221,7 +225,7 @@ def test_the_largest_request_that_settled_is_the_size() -> None:
 @settings(max_examples=40)
 @given(st.lists(st.integers(2, 400), min_size=2, max_size=40), st.integers(0, 3000), st.integers(0, 1000))
 def test_a_cut_batch_has_the_same_events_in_smaller_requests(lengths: list[int], most: int, first: int) -> None:
-    """Pieces follow each other, hold every event once and in order, and fit unless a single event does not."""
+    """Pieces follow each other, have every event once and in order, and fit unless a single event does not."""
     events = [b'"' + b"x" * (length - 2) + b'"' for length in lengths]
     batch = seal_batch(events, first, ENVELOPE)
     place = BatchKey("events", 3, batch.first, batch.last)

@@ -1,4 +1,4 @@
-"""A run is alone: with its plan, and with its target."""
+"""Only one run at a time uses a plan, and only one sends to a target."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.support.deliveries import KEY, Asked, Reply, planned, serving
 
 
 def test_a_second_run_asks_the_target_nothing(tmp_path: Path, call: Any) -> None:
-    """Of the same plan, nor of another one for the same project; another project, or consent, is no hindrance."""
+    """Neither a second run of the same plan nor one of another plan for the same project; another project, or consent,
+    lets it run."""
     one, other = planned(tmp_path / "one", 10), planned(tmp_path / "other", 10)
     begun, goes_on = threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""The rate controller: it depends on answers and time alone, and stays near what the service admits."""
+"""The rate controller depends only on answers and time, and stays near what the service admits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.services import wait_for
 LIMITED = Response(ResponseKind.RETRY, 429, taken=False)
 DOWN = Response(ResponseKind.RETRY, 503)
 Service = Callable[[float, int], tuple[float, Response]]
-"""What a service does with a request at some time, with so many in flight: seconds until its answer, the answer."""
+"""What a service does with a request at this time, with this many in flight: seconds until its answer, the answer."""
 
 
 class Log(NamedTuple):
@@ -43,7 +43,7 @@ class Log(NamedTuple):
 
 
 def simulate(pacing: RateController, service: Service, seconds: float, *, events: int = 1) -> list[Log]:
-    """A run without end over a scripted clock: a request leaves whenever the pacing allows one."""
+    """An endless run over a scripted clock: a request leaves whenever the pacing allows one."""
     now, number = 0.0, 0
     flying: list[tuple[float, int, float, Response]] = []
     log: list[Log] = []
@@ -64,7 +64,7 @@ def simulate(pacing: RateController, service: Service, seconds: float, *, events
 
 
 class Admitting:
-    """A service that admits `rate` requests a second, with as many saved up, and answers 429 to the rest."""
+    """A service that admits `rate` requests a second, saves up as many, and answers 429 to the rest."""
 
     def __init__(self, rate: float, latency: float) -> None:
         self.rate, self.latency = rate, latency
@@ -100,7 +100,7 @@ def test_a_slow_trickle_is_found_too() -> None:
 
 
 def test_a_healthy_service_gets_all_that_is_allowed() -> None:
-    """Without trouble the limit is at its most within three rounds and stays there, also where latencies jump between
+    """Without trouble the limit reaches its maximum within three rounds and stays there, also if latencies jump between
     5 and 60 ms."""
     log = simulate(RateController(8), lambda now, flying: (0.01, OK), 2)
     assert all(one.limit == 8 for one in log if one.at > 0.03)
@@ -129,7 +129,7 @@ def test_the_limit_grows_by_one_a_round_after_a_failure() -> None:
 
 
 def test_of_requests_in_flight_together_the_first_failure_counts() -> None:
-    """Eight requests that fail in one moment halve nothing eight times: the limit is cut once."""
+    """Eight requests that fail at the same moment do not cut the limit eight times, only once."""
     pacing = RateController(8)
     simulate(pacing, lambda now, flying: (0.01, OK), 1)
     while pacing.wait(1.5) <= 0:
@@ -140,21 +140,21 @@ def test_of_requests_in_flight_together_the_first_failure_counts() -> None:
 
 
 def test_while_a_service_is_down_one_request_at_a_time_is_left() -> None:
-    """Multiplicative decrease to one in flight, and back to all of it once the service is well."""
+    """Multiplicative decrease to one in flight, and back to the full limit once the service is well."""
     log = simulate(RateController(8), lambda now, flying: (0.05, DOWN if 5 <= now < 10 else OK), 30)
     assert {one.limit for one in log if 6 < one.at < 10} == {1}
     assert {one.limit for one in log if one.at > 12} == {8}
 
 
 def test_answers_that_grow_slow_lower_the_limit() -> None:
-    """A service whose latency goes from 10 ms to a second gets fewer requests at once, until that is usual."""
+    """A service whose latency goes from 10 ms to a second gets fewer requests at once, until that latency is usual."""
     log = simulate(RateController(16), lambda now, flying: (0.01 if now < 5 else 1.0, OK), 60)
     assert min(one.limit for one in log if 5.5 < one.at < 15) <= 14
     assert log[-1].limit == 16
 
 
-def test_a_pause_that_is_asked_for_holds_everybody() -> None:
-    """After Retry-After: 7 on one request no other leaves for seven seconds."""
+def test_a_pause_that_is_asked_for_stops_all_requests() -> None:
+    """After Retry-After: 7 on one request, no other leaves for seven seconds."""
     pacing = RateController(8)
     pacing.leave(100.0, 1)
     pacing.leave(100.0, 1)
@@ -181,7 +181,7 @@ def test_the_operator_s_rate_is_kept(rate: float, events: int, latency: float) -
 
 @given(st.lists(st.tuples(st.floats(0, 3), st.sampled_from([OK, LIMITED, DOWN]), st.booleans()), max_size=200))
 def test_whatever_is_answered_the_limit_stays_in_bounds(steps: list[tuple[float, Response, bool]]) -> None:
-    """At least one request, at most `most`; and somebody may leave after a bounded wait."""
+    """At least one request, at most `most`; and after a bounded wait a request may leave."""
     pacing, now = RateController(6), 0.0
     left: list[float] = []
     for pause, response, leaves in steps:
@@ -197,8 +197,8 @@ def test_whatever_is_answered_the_limit_stays_in_bounds(steps: list[tuple[float,
     assert pacing.wait(now) <= 120
 
 
-def test_nobody_passes_a_gate_once_the_run_is_stopping() -> None:
-    """Who waits for a pause of an hour is let go, without passing."""
+def test_no_request_leaves_once_the_run_is_stopping() -> None:
+    """A sender that waits for a pause of an hour is released without sending."""
     throttle, stop = Throttle(RateController(1)), threading.Event()
     left = throttle.enter(1, 0, stop)
     assert left is not None
@@ -225,7 +225,7 @@ def test_a_pause_asked_of_one_batch_is_kept_by_the_run(tmp_path: Path) -> None:
     with serving(answer) as server:
         outcome = run(directory, server.url, send_limits=SendLimits(2, AT_ONCE))
     assert outcome.balanced
-    # One more may have been on its way when the pause was asked for.
+    # One more may have been on its way when the pause began.
     assert max(later - earlier for earlier, later in pairwise(times)) > 0.8
 
 
@@ -234,12 +234,12 @@ def at(text: str) -> datetime:
 
 
 def allowed(rate: str, quiet: str, zone: str, moment: str) -> Allowed:
-    """What is allowed at a moment in UTC."""
+    """What is allowed at this moment in UTC."""
     return Pace(read_limits(rate), read_hours(quiet) if quiet else (), zone, lambda: at(moment)).allowed()
 
 
 def test_a_rate_of_some_hours_takes_the_place_of_the_other_of_its_unit() -> None:
-    """Events by day and by night, bytes always; the first minute belongs to the hours, the last does not."""
+    """Events by day and by night, bytes always; the hours include their first minute and not their last."""
     rate = "5000,2MB,500@08:00-18:00"
     assert allowed(rate, "", "UTC", "2026-03-01T07:59:59") == (5_000, 2_000_000, 0)
     assert allowed(rate, "", "UTC", "2026-03-01T08:00:00") == (500, 2_000_000, 0)
@@ -249,7 +249,7 @@ def test_a_rate_of_some_hours_takes_the_place_of_the_other_of_its_unit() -> None
 
 
 def test_quiet_hours_are_those_of_their_zone() -> None:
-    """Summer time too, and past midnight; what is left of them is known."""
+    """Summer time too, and past midnight; the time left is known."""
     assert allowed("1", "09:00-10:00", "Europe/Berlin", "2026-01-05T08:15:00").quiet == 45 * 60
     assert allowed("1", "09:00-10:00", "Europe/Berlin", "2026-07-06T08:15:00").quiet == 0
     assert allowed("1", "09:00-10:00", "Europe/Berlin", "2026-07-06T07:15:00").quiet == 45 * 60
@@ -261,7 +261,7 @@ def test_quiet_hours_are_those_of_their_zone() -> None:
     "text",
     ["", "0", "-5", "fast", "5000@", "5000@8-18", "5000@08:00-08:00", "5TB", "5000,6000", "1e9", "2MB@25:00-26:00"],
 )
-def test_a_text_that_is_no_rate_is_an_error(text: str) -> None:
+def test_a_wrong_rate_is_an_error(text: str) -> None:
     with pytest.raises(UsageError) as raised:
         ApplyOptions(rate=text)
     assert raised.value.hint
@@ -270,14 +270,14 @@ def test_a_text_that_is_no_rate_is_an_error(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "8-18", "08:00", "24:00-25:00", "08:00-08:00", "00:00-24:00", "00:00-12:00,12:00-24:00"]
 )
-def test_hours_that_leave_no_time_or_are_none_are_an_error(text: str) -> None:
+def test_hours_that_leave_no_time_or_are_invalid_are_an_error(text: str) -> None:
     """A run that may never send would wait for ever."""
     with pytest.raises(UsageError):
         ApplyOptions(quiet_hours=text)
 
 
 def test_a_plain_number_stays_a_number() -> None:
-    """So that an older program which reads the option finds what it did."""
+    """An older program that reads the option finds what it did before."""
     assert (read_rate("5000"), read_rate("5_000"), read_rate("2MB")) == (5000.0, 5000.0, "2MB")
     assert read_limits(5000) == (RateLimit(5000),)
 
@@ -296,8 +296,8 @@ def test_bytes_are_paced_as_events_are_and_the_slower_of_both_decides() -> None:
     assert gaps == pytest.approx([2.0, 2.0, 2.0])
 
 
-def test_no_request_leaves_in_quiet_hours_and_they_are_no_lack_of_progress() -> None:
-    """A request that comes in them leaves after them, and its first failure does not end the run."""
+def test_no_request_leaves_in_quiet_hours_which_do_not_count_as_missing_progress() -> None:
+    """A request that is due in quiet hours leaves after them, and its first failure does not end the run."""
     moment = [at("2026-01-05T08:30:00")]
     clock = [0.0]
     pace = Pace((), read_hours("08:00-18:00"), "UTC", lambda: moment[0])
@@ -322,7 +322,7 @@ def test_no_request_leaves_in_quiet_hours_and_they_are_no_lack_of_progress() -> 
 
 
 def test_a_plan_is_sent_under_limits_of_all_kinds(tmp_path: Path) -> None:
-    """By the command: everything lands, in requests of no more than a second's worth of the lowest rate."""
+    """By the command: everything lands, in requests of at most a second's worth at the lowest rate."""
     directory = planned(tmp_path, 60, batch=60, files=1)
     with LocalService() as service:
         words = ("apply", directory, "--to", service.url, "--hours-timezone", "UTC")

@@ -16,7 +16,7 @@ CODE = ("pipeline", "tests", "mappings", "sample_data", "benchmarks")
 SUFFIXES = {".py", ".c", ".h", ".yaml", ".md"}
 
 WRAP = r"(?:[ \t]|\n[ \t]*(?:#|//|\*)?[ \t]*)"
-"""A space, or the end of a line and the margin of the next line of a comment."""
+"""A space, or the end of a line and the indentation of the next line of a comment."""
 
 CITATION = re.compile(rf"\b(?P<page>docs/[a-z]+/[\w-]+\.md)\b(?P<anchors>#[\w-]+(?:,{WRAP}?#[a-z][\w-]*)*)?")
 """`docs/know/service.md#persons, #merges`: a page, or a page and the anchors of its headings."""
@@ -26,7 +26,7 @@ ABSENT = re.compile(
     rf"|\bpeers{WRAP}\d+\.\d|\bDESIGN\.md|\bstyle\.md|\bfacts{WRAP}?§"
     rf"|(?<=[a-z] )\([1-9]\.\d[\d.]*(?:,{WRAP}[1-9][\d.]*)*\)"
 )
-"""How documents that are not in the repository were cited once, by name or by the number of a section alone."""
+"""How documents outside the repository were cited once, by name or only by the number of a section."""
 
 EXPLICIT = re.compile(r"^\((?P<anchor>[\w-]+)\)=\n+#{1,6} \S", re.MULTILINE)
 HEADING = re.compile(r"^#{1,6} (?P<text>.+)$", re.MULTILINE)
@@ -35,14 +35,14 @@ PATH = re.compile(r"`(?P<path>(?:pipeline|tests|mappings|sample_data|benchmarks|
 
 @cache
 def anchors(page: str) -> frozenset[str]:
-    """The anchors of a page: those that stand before a heading, and those that the site derives from its text."""
+    """The anchors of a page: those before a heading, and those that the site derives from its words."""
     text = (ROOT / page).read_text()
     derived = (re.sub(r"[^\w -]", "", heading["text"].lower()).replace(" ", "-") for heading in HEADING.finditer(text))
     return frozenset(found["anchor"] for found in EXPLICIT.finditer(text)) | frozenset(derived)
 
 
 def faults(text: str) -> Iterator[str]:
-    """The citations in a text that lead nowhere."""
+    """The citations in a file that lead nowhere."""
     for found in CITATION.finditer(text):
         if not (ROOT / found["page"]).is_file():
             yield f"{found['page']} does not exist"
@@ -55,7 +55,7 @@ def faults(text: str) -> Iterator[str]:
 
 
 def texts(*places: str) -> Iterator[tuple[str, str]]:
-    """The files below these places with a suffix of `SUFFIXES`: the path from the root, and the text."""
+    """The files below these places with a suffix of `SUFFIXES`: the path from the root, and the content."""
     for place in places:
         for path in sorted([ROOT / place, *(ROOT / place).rglob("*")]):
             if path.suffix in SUFFIXES and "node_modules" not in path.parts and path != Path(__file__):
@@ -69,7 +69,7 @@ def test_every_citation_leads_to_a_heading(folder: str) -> None:
 
 
 def test_paths_and_packages_of_the_documents_are_those_of_the_code() -> None:
-    """What a page names in backquotes is there; the table of packages is in the order that `tests/test_architecture.py`
+    """What a page names in backquotes exists; the table of packages is in the order that `tests/test_architecture.py`
     enforces."""
     named = {(page, found["path"]) for page, text in texts("docs") for found in PATH.finditer(text)}
     assert sorted(f"{page}: {path}" for page, path in named if not (ROOT / path).exists()) == []
@@ -92,5 +92,5 @@ def test_paths_and_packages_of_the_documents_are_those_of_the_code() -> None:
     ],
 )
 def test_a_citation_that_leads_nowhere_is_found(text: str, fault: str) -> None:
-    """Also where it is the second anchor of a page, or is wrapped in a comment."""
+    """Also if it is the second anchor of a page, or is wrapped in a comment."""
     assert list(faults(text)) == [fault]

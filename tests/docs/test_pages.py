@@ -1,4 +1,5 @@
-"""What the documentation shows runs, each page from top to bottom in one shell in an empty directory; and it builds."""
+"""The commands and code in the documentation run, each page from top to bottom in one shell in an empty directory; and
+it builds."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ PRINTS = {
     ],
     "docs/use/jobs.md": [r"2024-01-01.*2024-01-02"],
 }
-"""What the blocks of a page print beside what the page shows."""
+"""Lines that the blocks of a page print in addition to what the page shows."""
 
 
 def name(page: Path) -> str:
@@ -35,7 +36,7 @@ RUNNING = [page for page in doc_blocks.pages() if any(block.runs for block in do
 
 @pytest.mark.parametrize("page", RUNNING, ids=name)
 def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    """Each command ends with the code that the page says, and prints what the page shows."""
+    """Each command ends with the exit code on the page, and prints what the page shows."""
     ran = doc_blocks.run(page, tmp_path / "empty")
     assert ran.exit_code == 0, f"after line {max(ran.printed, default=0)} of {page}:\n{ran.errors}"
     assert doc_blocks.differing_outputs(page, ran) == []
@@ -61,7 +62,7 @@ def test_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_the_readme_is_short_and_complete() -> None:
-    """Each block says whether it runs, every shipped mapping is named; what needs more room has a page."""
+    """Each block says whether it runs, every shipped mapping is named; longer explanations have a page of their own."""
     assert doc_blocks.unclear(README) == []
     text = README.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 150
@@ -86,8 +87,8 @@ def test_every_page_is_read_without_a_warning(tmp_path: Path) -> None:
 
 
 def test_dead_links_fail_the_build(tmp_path: Path) -> None:
-    """Each link to a page or a heading that does not exist is an error that names it, in README.md too; the page itself
-    is written."""
+    """Each link to a missing page or heading is an error that names it, in README.md too; the page itself is
+    written."""
     docs = tmp_path / "docs"
     docs.mkdir()
     for name in ("conf.py", "generate.py", "links.py", "_static"):
@@ -106,6 +107,6 @@ def test_dead_links_fail_the_build(tmp_path: Path) -> None:
 
 
 def test_a_page_for_users_is_short() -> None:
-    """A longer page is two subjects, or lists what the generated reference has."""
+    """A longer page has two subjects, or lists what the generated reference has."""
     lengths = {name(page): len(page.read_text(encoding="utf-8").splitlines()) for page in doc_blocks.pages()}
     assert {page: lines for page, lines in lengths.items() if lines > 250} == {}

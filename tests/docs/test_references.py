@@ -35,7 +35,7 @@ def everything() -> str:
 
 
 def test_each_failure_names_a_test_that_exists() -> None:
-    """Rename tests in the tables of failures, too; no failure stands there without a proof."""
+    """Tests that are renamed have to be renamed in the tables of failures; every failure there has a proof."""
     written = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py"))
     known = set(re.findall(r"def (test_\w+)", written))
     named = set(re.findall(r"`(test_\w+)`", everything()))
@@ -55,7 +55,7 @@ def test_the_tables_of_codes_and_states_are_complete() -> None:
 
 
 def test_each_option_name_and_variable_of_a_page_exists() -> None:
-    """An option is one of some command of backcast, or of `dask worker`; modules and functions are where a page says;
+    """An option belongs to some command of backcast, or of `dask worker`; modules and functions are where a page says;
     an environment variable is in the code."""
     tree = generate.command_tree(cli, None, "backcast")
     options = [one for command, _ in tree for one in command.params if isinstance(one, click.Option)]
@@ -85,8 +85,8 @@ VERBS = [name for name in editor_schema()["$defs"] if "-" in name]
 
 
 def test_generated_parts_and_commands_are_complete() -> None:
-    """A page asks only for parts that there are, and no part is left out; no command and no option that can be given is
-    missing."""
+    """A page uses only existing generated parts, and every part is used; every command and every public option is
+    there."""
     pages = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
     assert sorted(generate.PLACEHOLDER.findall(pages)) == sorted(generate.PARTS)
     reference = generate.commands()
@@ -101,12 +101,12 @@ def test_generated_parts_and_commands_are_complete() -> None:
 
 @pytest.mark.parametrize("part", generate.PARTS)
 def test_each_generated_part_has_text(part: str) -> None:
-    """The code that a part is generated from is where the generator looks for it."""
+    """The code from which a part is generated is where the generator looks for it."""
     assert len(generate.PARTS[part]()) > 100
 
 
 def test_no_verb_is_without_an_example_and_no_section_without_a_row() -> None:
-    """A new verb comes with an example, one that goes takes it along; each key that the editors' schema knows is in a
+    """A new verb needs an example, and a removed one takes its example along; each key in the editors' schema is in a
     table."""
     assert sorted(generate.examples()) == sorted(name.replace("-", " ", 1) for name in VERBS)
     reference = generate.mapping_sections()

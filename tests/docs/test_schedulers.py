@@ -26,7 +26,8 @@ STARTED = {
     "airflow": "import airflow_dag; run = airflow_dag.nightly.test();"
     " print(json.dumps(run.get_task_instance('fill').xcom_pull(task_ids='fill')))",
 }
-"""By tool, installed in `.venv-TOOL`: what starts its example in one process, and prints the outcomes by window."""
+"""For each tool, installed in `.venv-TOOL`: the program that starts its example in one process, and prints the outcomes
+by window."""
 
 
 @pytest.mark.parametrize("tool", STARTED)
@@ -69,7 +70,7 @@ def test_systemd_accepts_service_and_timer() -> None:
 
 
 def example_commands() -> dict[str, str]:
-    """The command of each example that names one, with shell syntax and paths as they are written."""
+    """The command of each example that has one, with shell syntax and paths as they are written."""
     unit = (EXAMPLES / "backcast-nightly.service").read_text()
     service = re.search(r"^ExecStart=(?:/usr/bin/env )?(.*)$", unit, re.M)
     line = next(line for line in (EXAMPLES / "crontab").read_text().splitlines() if not line.startswith("#"))

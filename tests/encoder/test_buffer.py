@@ -1,4 +1,4 @@
-"""Events written a run at a time are the events written one by one, and the encoder alone reads and changes them."""
+"""Events written in runs equal the events written one by one, and only the encoder reads and changes them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TIMES = st.integers(0, 80_000 * DAY).map(lambda us: us - us % random.Random(us).
 
 
 def written(times: list[int], *, run: int = 3, cut: int | None = None) -> EventBuffer:
-    """Texts of events `{"n":N,"t":"…`, every fourth with a uuid of its own, `run` in a run; the last is cut back."""
+    """Events `{"n":N,"t":"…`, every fourth with a uuid of its own, `run` in a run; the last is cut back."""
     texts = EventBuffer(HASHER)
     for number, time in enumerate(times):
         texts.open += b'{"n":%d,"t":"' % number
@@ -59,14 +59,14 @@ def test_time_and_uuid_are_those_of_the_slow_way(times: list[int], run: int) -> 
 
 
 def test_a_seal_does_not_depend_on_where_runs_end() -> None:
-    """The same events in other runs have the same seal, and other events another."""
+    """The same events in other runs have the same seal, and other events a different one."""
     times = [number * 1_000_000 for number in range(9)]
     assert written(times, run=2).seal == written(times, run=7).seal
     assert written(times).seal != written(times[:-1]).seal
 
 
 def test_cutting_back_leaves_the_events_before() -> None:
-    """A row that falls takes its own events out of the open run, and no other."""
+    """A rejected row removes only its own events from the open run."""
     texts = written([0, 1, 2], run=9)
     whole = split_events(texts.runs, texts.sizes)
     again = written([0, 1, 2, 3], run=9, cut=3)
@@ -83,7 +83,7 @@ def test_rows_are_the_lines_that_are_not_blank(lines: list[bytes]) -> None:
 
 
 def made_of(*rows: bytes) -> tuple[list[int], list[int], list[bytes]]:
-    """The row, place in its row and text of each event that the tiny mapper makes."""
+    """The row, place in its row and bytes of each event that the tiny mapper makes."""
     options = SealedOptions(as_of=AS_OF)
     context = ValidationContext.of(options, Limits())
     found = make_events(JsonlRows(b"\n".join(rows)), TinyMapper(options), Encoder("tiny", options), context)
@@ -94,7 +94,7 @@ ONE = b'{"event":"e","id":"u","at":%d,"key":"k%d"%s}'
 
 
 def test_rows_of_one_and_of_many_events_are_numbered_alike() -> None:
-    """A row of several events leaves the numbers of the rows after it alone."""
+    """A row of several events does not change the numbers of the rows after it."""
     one = [ONE % (THEN, number, b"") for number in range(5)]
     many = b'{"many":[' + ONE % (THEN, 8, b"") + b"," + ONE % (THEN, 9, b"") + b"]}"
     row_of, nth, events = made_of(one[0], one[1], many, one[2], many, one[3])
@@ -106,7 +106,7 @@ def test_rows_of_one_and_of_many_events_are_numbered_alike() -> None:
     "own", [b"", b',"$ip":"1.2.3.4"', b',"$ip":null', b',"$ip":"1.2.3.4","$geoip_disable":false', b',"import_name":1']
 )
 def test_a_repeated_event_is_written_like_a_first_one(own: bytes) -> None:
-    """The usual case, written out in the walk, gives what the encoder gives (the first of a name goes that way)."""
+    """The common case, inlined in the walk, gives what the encoder gives (which writes the first event of a name)."""
     row = ONE % (THEN, 1, b',"p":1.10' + own)
     _, _, events = made_of(row, row, row)
     assert events == [events[0]] * 3
@@ -128,7 +128,7 @@ def test_an_encoded_event_is_read_back() -> None:
     assert (found.event, found.properties.distinct_id, found.uuid) == ("Seen", "u-1", OLD)
     assert found.timestamp == "1970-01-01T00:00:00Z"
     assert bytes(read_properties(encoded(a=1.5))["a"]) == b"1.5"
-    for flag in (True, False):  # only `false` keeps the service from a profile
+    for flag in (True, False):  # only `false` stops the service from making a profile
         assert has_profile(read_properties(encoded(**{"$process_person_profile": flag}))) is flag
 
 
@@ -140,7 +140,7 @@ def test_a_replaced_uuid_changes_nothing_else() -> None:
 
 
 def test_every_event_carries_the_provenance() -> None:
-    """The marks by which an import is found again are those that the encoder writes."""
+    """The encoder writes the marks by which an import is found again."""
     options = SealedOptions(as_of=0, name="first")
     written = json.loads(encoded())["properties"]
     assert provenance("tiny", options).items() <= written.items()

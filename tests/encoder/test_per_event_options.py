@@ -31,7 +31,8 @@ def encoded(value: object, blanks: bool) -> str:
 @settings(max_examples=600)
 @given(st.lists(st.tuples(st.dictionaries(NAMES, ANY, max_size=5), st.booleans()), min_size=1, max_size=3))
 def test_options_leave_the_properties_and_every_other_byte_stays(events: list[tuple[dict[str, Any], bool]]) -> None:
-    """Whatever else has such a name: a name inside a value, a value that means something else as an option, a text."""
+    """Whatever else has such a name: a name inside a value, a value that means something else as an option, a
+    string."""
     texts = []
     for properties, blanks in events:
         members = {name: f"{json.dumps(name)}:{encoded(value, blanks)}" for name, value in properties.items()}

@@ -1,4 +1,4 @@
-"""Blocks on a cluster of Dask: the same plan, whatever is lost on the way."""
+"""Blocks on a cluster of Dask: the same plan, whatever is lost during the run."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("name", ["mixpanel-people", "rejects"])
 def test_a_sample_is_planned_the_same_on_a_cluster(name: str, cluster: Cluster, tmp_path: Path) -> None:
-    """Identities, profiles, rejects and counts: the digest seals all of it."""
+    """Identities, profiles, rejects and counts: the digest seals everything."""
     here = plan_sample(name, tmp_path / "here", workers=0)
     there = plan_sample(name, tmp_path / "there", engine=dask(cluster))
     assert there.digest == here.digest
 
 
 def test_a_cluster_started_here_plans_a_bucket_and_ends(tmp_path: Path) -> None:
-    """By commands: workers of its own, and none of them left behind; nothing is said on the way."""
+    """By commands: it has its own workers, none of which is left; nothing is printed meanwhile."""
     with a_bucket() as bucket:
         source = bucket.copy(export(tmp_path / "export", 400, files=12), "export")
         asked = PlanOptions(mapping="generic", settings=COLUMNS, as_of=samples.AS_OF, workers=0)
@@ -78,7 +78,7 @@ def test_workers_that_die_change_no_plan(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_is_gone_ends_the_run_as_unfinished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scheduler dies while it has work: exit 6, with what to do."""
+    """The scheduler dies during the work: exit 6, with what to do."""
     monkeypatch.setattr(dask_engine, "CONNECT", 2)
     config, units = work_for(tmp_path, files=20)
     with a_cluster(tmp_path / "dask", workers=1) as cluster, open_engine(dask(cluster), None, 0) as engine:
@@ -105,7 +105,7 @@ def test_an_estimate_asks_the_cluster_how_large_it_is(cluster: Cluster, tmp_path
 
 
 def test_a_block_that_ends_its_workers_is_named(tmp_path: Path) -> None:
-    """As one that needs more memory than they have."""
+    """The error says that it needs more memory than the workers have."""
     config, units = work_for(tmp_path, files=1)
     allowed = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
     with a_cluster(tmp_path / "dask", environment=allowed) as cluster, open_engine(dask(cluster), None, 0) as engine:
@@ -135,7 +135,7 @@ def test_nothing_of_a_run_stays_in_the_workers_of_others(cluster: Cluster, tmp_p
 
 
 def test_a_worker_that_cannot_read_the_export_is_refused(cluster: Cluster, tmp_path: Path) -> None:
-    """Here an object of a store that only this process knows, too large to be read here for them."""
+    """For example, an object in a store that only this process knows, too large to be read here for them."""
     with a_bucket() as bucket:
         bucket.put("rows.jsonl", (export(tmp_path / "export", 4_000) / "part-0.jsonl").read_bytes())
         with pytest.raises(UsageError, match=r"the worker on \S+ .* cannot read .*rows.jsonl") as refused:
@@ -144,7 +144,7 @@ def test_a_worker_that_cannot_read_the_export_is_refused(cluster: Cluster, tmp_p
 
 
 def test_an_error_of_a_block_is_that_of_this_machine(cluster: Cluster, tmp_path: Path) -> None:
-    """It crosses whole, with its place, and leaves the cluster as it was."""
+    """It arrives whole, with its place, and leaves the cluster as it was."""
     config, units = work_for(tmp_path, files=1)
     work = [task._replace(seal="other") for unit in units for task in unit.tasks]
     problems = []
@@ -152,7 +152,7 @@ def test_an_error_of_a_block_is_that_of_this_machine(cluster: Cluster, tmp_path:
         with engine:
             engine.configure(config)
             with pytest.raises(StalePlan) as raised:
-                list(engine.map(observe_promoted, work))  # whose events nobody has written
+                list(engine.map(observe_promoted, work))  # whose events were not written
         problems.append((raised.value.message, raised.value.hint, raised.value.differences))
     assert problems[0] == problems[1] == problems[2]
 
@@ -166,10 +166,10 @@ def test_an_error_of_a_block_is_that_of_this_machine(cluster: Cluster, tmp_path:
         ("local=here", None, "the engine local takes no address, but 'here' was given"),
     ],
 )
-def test_an_engine_that_cannot_be_had_is_said(
+def test_an_unavailable_engine_is_named(
     engine: str, workers: int | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is read."""
+    """The error comes before anything is read."""
     monkeypatch.setattr(dask_engine, "CONNECT", 0.3)
     options = PlanOptions(mapping="generic", settings=COLUMNS, engine=engine, workers=workers)
     with pytest.raises(UsageError, match=re.escape(message)):

@@ -1,4 +1,4 @@
-"""Worker processes may be started before they are told what to do, and end without a word."""
+"""Worker processes may be started before they get their configuration, and end silently."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.deliveries import export
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_workers_that_are_configured_later_make_the_same(tmp_path: Path, count: int) -> None:
-    """As those that are configured as they start; one engine inside another ends the processes of both."""
+    """The result is that of workers configured at their start; one engine inside another ends the processes of both."""
     config, units = work_for(tmp_path, files=5)
     assert config.staging is not None
     with Workers(count, config) as workers:
@@ -44,7 +44,7 @@ def test_workers_that_are_configured_later_make_the_same(tmp_path: Path, count: 
 
 @pytest.mark.parametrize(("function", "code"), [(observe_unit, -9), (end_process, 1)])
 def test_a_worker_that_died_ends_the_run(function: Callable[..., Any], code: int, tmp_path: Path) -> None:
-    """Before it got its configuration, or at work."""
+    """Before it got its configuration, or during its work."""
     config, units = work_for(tmp_path, files=1)
     with Workers(1) as workers:
         while not (found := spawned(os.getpid())):
@@ -59,7 +59,7 @@ def test_a_worker_that_died_ends_the_run(function: Callable[..., Any], code: int
 
 
 def test_an_interrupt_of_the_whole_group_is_the_parent_s_to_answer(tmp_path: Path) -> None:
-    """Ctrl-C reaches every process of a terminal: workers, just started and at work, leave it to their parent."""
+    """Ctrl-C reaches every process of a terminal: workers, just started or at work, leave it to their parent."""
     source = export(tmp_path / "export", 4_000, files=40)
     command = [sys.executable, "-m", "pipeline", "plan", str(source), *generic(), "-o", str(tmp_path / "plan")]
     planning = subprocess.Popen([*command, "--workers", "2", "--quiet"], stderr=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""Workers as those of other machines: with other files at the same paths, other versions, another working directory.
+"""Workers as on other machines: with other files at the same paths, other versions, another working directory.
 
 A worker that joins late is as one that was there at the start.
 """
@@ -40,7 +40,7 @@ def plan_by(cluster: Cluster, source: Path, directory: Path) -> pipeline.Plan:
 
 
 def other_copy(file: Path, folder: Path, *, later: float = 0, content: bytes | None = None) -> Path:
-    """A copy of a file, changed `later` seconds, with other content of the same length if need be."""
+    """A copy of a file, changed `later` seconds later, optionally with other content of the same length."""
     folder.mkdir(exist_ok=True)
     copy = folder / file.name
     copy.write_bytes(file.read_bytes() if content is None else content.ljust(file.stat().st_size, b"\0"))
@@ -65,7 +65,7 @@ def stopped(file: Path) -> bytes:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_another_file_of_the_export_is_refused(first: bool, cluster: Cluster, tmp_path: Path) -> None:
-    """It is that of another day."""
+    """The worker's file is from another day."""
     source = export(tmp_path / "export", 40, files=3)
     file = source / f"part-{0 if first else 2}.jsonl"
     other = {file: other_copy(file, tmp_path / "yesterday", later=-86_400, content=stopped(file))}
@@ -77,7 +77,7 @@ def test_another_file_of_the_export_is_refused(first: bool, cluster: Cluster, tm
 
 
 def test_a_copy_of_the_export_is_accepted(cluster: Cluster, tmp_path: Path) -> None:
-    """By its time, which some file systems keep in whole seconds."""
+    """Its time decides, which some file systems keep in whole seconds."""
     source = export(tmp_path / "export", 40, files=2)
     here = pipeline.plan_export(
         source, tmp_path / "here", PlanOptions(mapping="generic", settings=COLUMNS, as_of=samples.AS_OF, workers=0)
@@ -89,7 +89,7 @@ def test_a_copy_of_the_export_is_accepted(cluster: Cluster, tmp_path: Path) -> N
 
 
 def test_a_worker_that_joins_later_is_compared_as_well(cluster: Cluster, tmp_path: Path) -> None:
-    """It takes the place of another one, and computes nothing."""
+    """It replaces another one, and computes nothing."""
     config, units = work_for(tmp_path, files=2)
     good = cluster.start_worker()
     cluster.wait_for(1)
@@ -104,7 +104,7 @@ def test_a_worker_that_joins_later_is_compared_as_well(cluster: Cluster, tmp_pat
 
 
 def test_a_worker_that_would_make_other_events_is_refused(cluster: Cluster, tmp_path: Path) -> None:
-    """Another version of a library that decides bytes, as its metadata say."""
+    """It has another version, by its metadata, of a library that affects the bytes."""
     packages = {"PYTHONPATH": str(another_msgspec(tmp_path))}
     with cluster.one_worker(environment=packages), pytest.raises(UsageError) as refused:
         plan_by(cluster, export(tmp_path / "export"), tmp_path / "plan")
@@ -113,7 +113,7 @@ def test_a_worker_that_would_make_other_events_is_refused(cluster: Cluster, tmp_
 
 
 def test_a_worker_with_several_threads_is_one_process(cluster: Cluster) -> None:
-    """Threads make no more events a second."""
+    """Threads do not make more events per second."""
     worker = cluster.start_worker(threads=3)
     with open_engine(dask(cluster), None, 0) as engine:
         assert engine.count == 1
@@ -122,7 +122,7 @@ def test_a_worker_with_several_threads_is_one_process(cluster: Cluster) -> None:
 
 
 def another_msgspec(folder: Path) -> Path:
-    """A folder of packages in which a library has another version, as its metadata say."""
+    """A folder of packages in which a library has another version, by its metadata."""
     other = folder / "other" / "msgspec-0.0.1.dist-info"
     other.mkdir(parents=True)
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: msgspec\nVersion: 0.0.1\n")
@@ -130,7 +130,7 @@ def another_msgspec(folder: Path) -> Path:
 
 
 def test_a_plug_in_that_a_worker_does_not_have_is_named(cluster: Cluster, tmp_path: Path) -> None:
-    """Its verbs decide on values, too."""
+    """Its verbs affect values, too."""
     site = Site(tmp_path / "here")
     site.install("acme-backcast", "1.2", acme()[0], {})
     settings = [word for name in COLUMNS for word in ("--set", f"{name}={name}")]
@@ -145,7 +145,7 @@ def test_a_plug_in_that_a_worker_does_not_have_is_named(cluster: Cluster, tmp_pa
 def test_a_worker_has_a_working_directory_of_its_own(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The directory of a plan is named relative to that of the command; workers find its tables and its pieces."""
+    """The directory of a plan is relative to that of the command; workers find its tables and its pieces."""
     monkeypatch.setattr(statements, "PIECE_BYTES", 1)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()
@@ -156,7 +156,7 @@ def test_a_worker_has_a_working_directory_of_its_own(
 
 
 def test_the_directory_of_a_plan_has_to_be_seen(cluster: Cluster, tmp_path: Path) -> None:
-    """Neither a worker that has nothing there computes anything, nor one that has another plan on its own disk."""
+    """A worker with nothing there computes nothing, nor does one that has another plan on its own disk."""
     source, other = export(tmp_path / "export"), tmp_path / "left"
     staged = other / "unfinished-plan" / "scratch" / "staged"
     staged.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Blocks in the executors of Spark: the same plan, from a session that is started for real."""
+"""Blocks in the executors of Spark: the same plan, from a session that is really started."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.stores import a_bucket
 
 ROOT = Path(__file__).parent.parent.parent
 CLUSTER = "local-cluster[2,1,512]"
-"""Two executors, each a process with one task at once and 512 MiB of memory."""
+"""Two executors, each a process with one task at a time and 512 MiB of memory."""
 OPTIONS = {"mapping": "generic", "settings": COLUMNS, "as_of": samples.AS_OF}
 pytestmark = [
     pytest.mark.slow,
@@ -51,7 +51,7 @@ def installed() -> None:
 
 @pytest.fixture(scope="module")
 def session(installed: None) -> Iterator[Any]:
-    """A session of this process, whose executors are processes of their own. The engine takes it and leaves it."""
+    """A session of this process, whose executors are separate processes. The engine uses it and does not stop it."""
     from pyspark.sql import SparkSession
 
     with pytest.MonkeyPatch.context() as patch:
@@ -69,15 +69,15 @@ def session(installed: None) -> Iterator[Any]:
 
 
 def test_a_sample_is_planned_the_same_by_spark(session: object, tmp_path: Path) -> None:
-    """Identities, profiles and counts: the digest seals all of it."""
+    """Identities, profiles and counts: the digest seals everything."""
     here = plan_sample("mixpanel-people", tmp_path / "here", workers=0)
     there = plan_sample("mixpanel-people", tmp_path / "there", engine="spark")
     assert there.digest == here.digest
 
 
 def test_a_session_started_here_plans_and_ends(tmp_path: Path) -> None:
-    """By commands, whose result is alone on stdout: the plan of a bucket. Ctrl-C is answered as before; a master that
-    is not there is named."""
+    """By commands, whose result is the only output on stdout: the plan of a bucket. Ctrl-C works as before; a master
+    that does not exist is named."""
     to = tmp_path / "out"
     with a_bucket() as bucket:
         source = bucket.copy(export(tmp_path / "export", 400, files=12), "export")
@@ -92,7 +92,7 @@ def test_a_session_started_here_plans_and_ends(tmp_path: Path) -> None:
 
 
 def commands(source: str, to: str) -> None:
-    """What the test above asks of a process of its own, since one process has one session."""
+    """The part of the test above that needs a separate process, since one process has one session."""
     from pyspark import SparkContext
 
     before = signal.getsignal(signal.SIGINT)
@@ -104,7 +104,7 @@ def commands(source: str, to: str) -> None:
 
 
 def test_a_session_of_another_thread_is_left_as_it_is(session: Any, tmp_path: Path) -> None:
-    """It is taken by its address in whatever thread it was started; its settings stay, and it goes on."""
+    """It is used by its address in whatever thread it was started; its settings stay, and it continues."""
     settings = dict(session.conf.getAll)
     source, mapped = export(tmp_path / "export"), []
     options = PlanOptions(engine=f"spark={CLUSTER}", **OPTIONS)
@@ -133,7 +133,7 @@ def test_a_session_of_another_thread_is_left_as_it_is(session: Any, tmp_path: Pa
 def test_what_a_session_of_this_process_is_not_is_refused(
     engine: str, workers: int | None, message: str, session: Any, tmp_path: Path
 ) -> None:
-    """Before anything is read, and without a change of its settings."""
+    """The error comes before anything is read, and its settings do not change."""
     settings = dict(session.conf.getAll)
     options = PlanOptions(engine=engine, workers=workers, **OPTIONS)
     with pytest.raises(UsageError, match=re.escape(message)):
@@ -142,7 +142,7 @@ def test_what_a_session_of_this_process_is_not_is_refused(
 
 
 def test_executors_without_backcast_are_refused(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here a Python whose packages are those of this one, without what is installed from a folder."""
+    """For example a Python whose packages are those of this one, without what is installed from a folder."""
     other = tmp_path / "python"
     packages = sysconfig.get_paths()["purelib"]
     other.write_text(f'#!/bin/sh\ncd /\nPYTHONPATH="{packages}:$SPARK_HOME/python" exec "{sys.executable}" -S "$@"\n')

@@ -40,7 +40,7 @@ def written(schema: Any, records: Sequence[Any], codec: str = "null", **options:
 
 
 def zstandard_file(schema: Any, records: Sequence[Any]) -> bytes:
-    """The file that the library would write without a codec, its blocks compressed."""
+    """The file that the library would write without a codec, with its blocks compressed."""
     import zstandard
 
     content = written(schema, [], sync_marker=SYNC).replace(b"\x08null", b"\x12zstandard")
@@ -70,7 +70,7 @@ def nullable(kind: Any) -> list[Any]:
 
 
 class Integer(int):
-    """Written as the integer that it is, whatever the logical type."""
+    """Written as this integer, whatever the logical type."""
 
 
 INNER = {"type": "record", "name": "inner", "fields": [{"name": "b", "type": "long"}, {"name": "a", "type": "float"}]}
@@ -177,8 +177,8 @@ def test_a_type_becomes_its_value(tmp_path: Path, kind: Any, data: list[Any], ex
     assert values(part_of(tmp_path / "a.avro", written(of(kind), [{"x": value} for value in data]))) == expected
 
 
-def test_a_text_that_is_not_utf8_rejects_its_row(tmp_path: Path) -> None:
-    """Only its row, and the position is named; in a list too."""
+def test_a_string_that_is_not_utf8_rejects_its_row(tmp_path: Path) -> None:
+    """Only its row is rejected, and the position is named; in a list too."""
     content = written(ID, [{"id": 1, "s": "good"}, {"id": 2, "s": "b@d"}, {"id": 3, "s": "é"}])
     (rows,) = all_rows(part_of(tmp_path / "a.avro", content.replace(b"b@d", b"b\xffd")))
     first, second, third = rows
@@ -191,7 +191,7 @@ def test_a_text_that_is_not_utf8_rejects_its_row(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec_gives_the_same_rows(tmp_path: Path, codec: str) -> None:
-    """Blocks of the file are collected until they have the rows of a block; offsets are numbers of rows."""
+    """Blocks of the file are collected until they have the rows of a block; offsets are row numbers."""
     records = [{"id": number, "s": f"s{number % 7}"} for number in range(100)]
     part = part_of(tmp_path / "a.avro", written(ID, records, codec, sync_interval=40))
     assert (part.format, extractors.describe(part)) == ("avro", "Avro")
@@ -241,8 +241,8 @@ def _header_length(content: bytes) -> int:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_damaged_byte_of_a_block_loses_no_row(tmp_path: Path, codec: str) -> None:
-    """With a checksum it is found, no other row is read from its block, and the error names the byte where that begins;
-    without one a value may change, but each row is read, or the file is named as damaged."""
+    """With a checksum it is found, no other row is read from its block, and the error has the byte at which the block
+    begins; without one a value may change, but each row is read, or the file is named as damaged."""
     records = [{"id": number, "s": f"{number}"} for number in range(40)]
     content = written(ID, records, codec)
     start = _header_length(content)
@@ -279,8 +279,8 @@ def test_a_header_that_cannot_be_read_is_named(tmp_path: Path, change: tuple[byt
 
 @pytest.mark.parametrize("flat", [True, False])
 def test_the_same_rows_in_any_format_are_the_same_events(tmp_path: Path, flat: bool) -> None:
-    """Avro, Parquet, ORC, a JSON document, JSON lines, and CSV where all values are texts, have one digest of events,
-    uuids of keyless rows included."""
+    """Avro, Parquet, ORC, a JSON document, JSON lines, and CSV if all values are strings, have one digest of events,
+    including the uuids of keyless rows."""
     from pyarrow import orc
 
     from pipeline import plan_export

@@ -1,4 +1,4 @@
-"""Which files of an export count: patterns, files that must not go together, and manifests."""
+"""Which files of an export count: patterns, files that must not be planned together, and manifests."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def heap_sync(number: int, **tables: tuple[bool, list[str]]) -> dict[str, Any]:
 
 
 def test_heap_replaces_whole_tables_and_appends_others(tmp_path: Path) -> None:
-    """Syncs count in the order of their numbers; a file that no manifest lists does not count, and one of a table that
-    was replaced may be missing. A table that no manifest has as a whole is reported; a whole table that did not change
-    has the same bytes again, and is read once."""
+    """Syncs count in the order of their numbers; a file that no manifest lists does not count, and a file of a replaced
+    table may be missing. A table that no manifest has whole is reported; a whole table that did not change has the same
+    bytes again, and is read once."""
     source = export(
         tmp_path,
         {
@@ -105,8 +105,8 @@ def test_heap_replaces_whole_tables_and_appends_others(tmp_path: Path) -> None:
 
 
 def test_a_file_that_a_manifest_lists_and_that_is_missing_stops(tmp_path: Path) -> None:
-    """Its name is in the error; an empty file is no missing one, and a lookup file that the operator added counts:
-    no manifest can list it."""
+    """Its name is in the error; an empty file is not missing, and a lookup file that the operator added counts: no
+    manifest can list it."""
     files = {"manifests/1.json": heap_sync(1, views=(True, ["sync_1/views/a", "sync_1/views/b"])), "sync_1/views/a": 1}
     with pytest.raises(UnfitExport, match=r"manifests/1.json lists s3://heap-rs3/sync_1/views/b, which"):
         counting(export(tmp_path, files), manifest="heap")
@@ -117,8 +117,8 @@ def test_a_file_that_a_manifest_lists_and_that_is_missing_stops(tmp_path: Path) 
 
 
 def test_pendo_replaces_a_period_by_a_later_export(tmp_path: Path) -> None:
-    """Matched events repeat all events; an export without `allEvents` of a period has those of changed rules of pages
-    and features, and replaces none."""
+    """Matched events repeat all events; an export without `allEvents` for a period has those of changed rules of pages
+    and features, and replaces nothing."""
 
     def exported(number: int, period: str, *files: str) -> dict[str, Any]:
         matched = [{"id": "Page/1", "files": [f"{number}/matched"]}]
@@ -148,8 +148,8 @@ def pendo_export(counter: int | None, uuid: str, *periods: str, root: bool = Tru
 
 
 def test_pendo_lists_exports_of_more_than_30_days_ago_in_their_own_folders(tmp_path: Path) -> None:
-    """They come before those of the manifest. Another application has periods of its own, and its files are others of
-    the same names; a file of events that nothing lists stops, and so do two exports whose order nothing shows."""
+    """They come before those of the manifest. Another application has its own periods, and its files are different ones
+    with the same names; a file of events that nothing lists stops, and so do two exports whose order is unknown."""
     files: dict[str, Any] = {
         "app/exportmanifest.json": {"exports": [pendo_export(7, "u3", "d2")]},
         "app/u3/allevents-d2.jsonl": 1,
@@ -184,11 +184,11 @@ def test_pendo_reads_definitions_in_the_order_of_exports(tmp_path: Path) -> None
     chosen = extractors.choose_parts(export(tmp_path, files), FileRules(manifest="pendo", lookups=("allpages*",)))
     assert [part.path for part in chosen.lookups] == ["app/u1/allpages.jsonl", "app/u2/allpages.jsonl"]
     assert chosen.parts == ()
-    assert "same_file" not in [note.code for note in chosen.notes]  # it is no mistake that they come again
+    assert "same_file" not in [note.code for note in chosen.notes]  # they are expected to come again
 
 
 def test_pendo_without_a_manifest_reads_all_events_or_else_matched_ones(tmp_path: Path) -> None:
-    """Of several files of all events it says that none replaces another."""
+    """With several files of all events it says that none replaces another."""
     files = {"u1/allevents.jsonl": 1, "u1/matchedEvents/Page/p.jsonl": 2, "u2/allevents.jsonl": 3}
     source = export(tmp_path / "a", files)
     assert counting(source, manifest="pendo") == ["u1/allevents.jsonl", "u2/allevents.jsonl"]
@@ -199,7 +199,7 @@ def test_pendo_without_a_manifest_reads_all_events_or_else_matched_ones(tmp_path
 
 
 def test_adobe_lists_files_with_their_digests(tmp_path: Path) -> None:
-    """A file that is missing, or that is another one, stops."""
+    """A missing file, and one with another digest, stop the plan."""
     data = b'{"n":1}\n'
     digest = hashlib.md5(data, usedforsecurity=False).hexdigest()
     text = (
@@ -227,7 +227,7 @@ def adobe_day(day: int, data: bytes, lookup: bytes, records: int = 1) -> dict[st
 
 
 def test_adobe_delivers_the_same_lookups_every_day(tmp_path: Path) -> None:
-    """They are copies, and there. The manifest of a day that was not given says nothing of another."""
+    """They count as copies, and as present. The manifest of a day that was not given does not matter for another."""
     days = [adobe_day(day, f'{{"n":{day}}}\n'.encode(), b'{"id":1}\n') for day in (1, 2)]
     source = export(tmp_path, days[0] | days[1])
     parts = extractors.choose_parts(source, FileRules(manifest="adobe")).parts
@@ -238,7 +238,7 @@ def test_adobe_delivers_the_same_lookups_every_day(tmp_path: Path) -> None:
 
 
 def test_the_rows_of_an_unpacked_file_of_adobe_are_counted(tmp_path: Path) -> None:
-    """Its MD5 is gone; a file with fewer rows than the manifest lists stops."""
+    """Its MD5 is lost; a file with fewer rows than the manifest lists stops the plan."""
     data = b'{"n":1}\n{"n":2}\n'
     files = adobe_day(1, data, b'{"id":1}\n', records=2)
     del files["01-rs_1.jsonl.gz"]
@@ -267,8 +267,7 @@ def test_the_rows_of_an_unpacked_file_of_adobe_are_counted(tmp_path: Path) -> No
     ],
 )
 def test_a_manifest_of_another_shape_is_named(tmp_path: Path, name: str, kind: str, content: Any, message: str) -> None:
-    """It decides what counts, so it is not passed over; the error says where in it the fault is. A kind that there is
-    not is an error of usage."""
+    """It decides what counts, so it is not ignored; the error has the place in it. An unknown kind is a usage error."""
     source = export(tmp_path, {name: content})
     with pytest.raises(UnreadableExport, match=message):
         counting(source, manifest=kind)

@@ -43,7 +43,7 @@ def test_a_container_changes_nothing(tmp_path: Path, name: str) -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.binary(max_size=90), st.sampled_from(sorted(PACKED)), st.integers(1, 700))
 def test_any_bytes_come_through(tmp_path_factory: pytest.TempPathFactory, tail: bytes, name: str, size: int) -> None:
-    """Whatever the rows hold, blocks joined are the content, for any size of block."""
+    """Whatever the rows contain, blocks joined are the content, for any size of block."""
     content = b'{"a":1}\n' * 50 + tail
     part = part_of(tmp_path_factory.mktemp("any") / "packed", PACKED[name][0](content))
     assert content_of(part, block_bytes=size) == content
@@ -51,8 +51,8 @@ def test_any_bytes_come_through(tmp_path_factory: pytest.TempPathFactory, tail: 
 
 @pytest.mark.parametrize("name", containers.TRUNCATED)
 @pytest.mark.parametrize("kept", [0.5, 0.95, -1])
-def test_a_truncated_container_is_told(tmp_path: Path, name: str, kept: float) -> None:
-    """A file whose end is missing never passes for a whole one; the error names it and says what to do."""
+def test_a_truncated_container_is_an_error(tmp_path: Path, name: str, kept: float) -> None:
+    """A file whose end is missing never counts as whole; the error names it and says what to do."""
     whole = PACKED[name][0](CONTENT)
     if name == "tar" and kept == -1:
         whole = whole.rstrip(b"\x00")
@@ -64,7 +64,7 @@ def test_a_truncated_container_is_told(tmp_path: Path, name: str, kept: float) -
 
 
 def flipped(packed: bytes) -> bytes:
-    """Eight bytes in the middle are others."""
+    """The content with eight bytes in the middle changed."""
     at = len(packed) // 2
     return packed[:at] + bytes(byte ^ 0x55 for byte in packed[at : at + 8]) + packed[at + 8 :]
 
@@ -89,11 +89,11 @@ DAMAGED: list[tuple[str, dict[str, bytes], str]] = [
     *((f"flipped {name}", {"a": flipped(PACKED[name][0](CONTENT))}, "a") for name in ("gzip", "bzip2", "xz", "zip")),
     ("flipped zstd", {"a": flipped(zstandard.ZstdCompressor(write_checksum=True).compress(CONTENT))}, "a"),
 ]
-"""Bytes that a container's own checks find, that are left over, or that hide rows: (what, files, what is said)."""
+"""Bytes that a container's own checks find, that are left over, or that hide rows: (what, files, message)."""
 
 
 @pytest.mark.parametrize(("files", "why"), [one[1:] for one in DAMAGED], ids=[one[0] for one in DAMAGED])
-def test_a_damaged_container_is_told(tmp_path: Path, files: dict[str, bytes], why: str) -> None:
+def test_a_damaged_container_is_an_error(tmp_path: Path, files: dict[str, bytes], why: str) -> None:
     """Nothing is dropped; the error says what to do."""
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
@@ -112,8 +112,8 @@ def test_a_digest_is_of_the_stored_bytes(tmp_path: Path) -> None:
     assert digests == [hashlib.sha256(content).hexdigest() for content in (packed, inner, CONTENT[:100])]
 
 
-def test_a_part_that_went_away_or_became_shorter_is_told(tmp_path: Path) -> None:
-    """A file that is missing when it is read, and a block that a worker cannot read whole any more, are exit 3."""
+def test_a_part_that_went_away_or_became_shorter_is_an_error(tmp_path: Path) -> None:
+    """If a file is missing when it is read, or a worker can no longer read a whole block, that is exit 3."""
     part = part_of(tmp_path / "a.json", CONTENT)
     *_, last = extractors.blocks(part, block_bytes=SMALL)
     (tmp_path / "a.json").write_bytes(CONTENT[:-10])
@@ -126,7 +126,7 @@ def test_a_part_that_went_away_or_became_shorter_is_told(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("padding", [0, 4, 8, 4096, 100_000])
 def test_padding_between_xz_streams_is_passed(tmp_path: Path, padding: int) -> None:
-    """Zeros in fours between and after xz streams belong to the format; what follows them is read."""
+    """Zeros in multiples of four between and after xz streams belong to the format; what follows them is read."""
     packed = b"".join(lzma.compress(piece) + bytes(padding) for piece in THIRDS)
     assert content_of(part_of(tmp_path / "a.xz", packed), block_bytes=SMALL) == CONTENT
 
@@ -144,7 +144,7 @@ def test_what_follows_a_stream_is_a_stream(tmp_path: Path, pack: Callable[[bytes
 
 @pytest.mark.parametrize("name", ["gzip", "zstd", "bzip2", "xz", "stored zip", "tar", "zip of gzip", "tar in zstd"])
 def test_a_container_whose_first_byte_is_damaged_is_not_passed_over(tmp_path: Path, name: str) -> None:
-    """In a folder, too, it is an export that cannot be read, or its rows are read and rejected; never a read-me."""
+    """In a folder, too, it is an unreadable export, or its rows are read and rejected; it never counts as a read-me."""
     (tmp_path / "good.json").write_bytes(b'{"n":1}\n')
     packed = bytearray(PACKED[name][0](CONTENT))
     packed[0] ^= 0x80
@@ -159,7 +159,7 @@ def test_a_container_whose_first_byte_is_damaged_is_not_passed_over(tmp_path: Pa
 
 
 def test_brotli_is_read_where_name_and_bytes_agree(tmp_path: Path) -> None:
-    """Brotli has no magic bytes: its name counts too. A `.br` that a download decompressed is read as it is."""
+    """Brotli has no magic bytes: its name counts too. A `.br` that was decompressed by a download is read as it is."""
     (tmp_path / "a.jsonl.br").write_bytes(brotli(CONTENT))
     (tmp_path / "b.jsonl.br").write_bytes(CONTENT + b'{"event":"last"}\n')
     (tmp_path / "c.zip").write_bytes(zipped(brotli(CONTENT[:5000]), name="c.jsonl.br"))
@@ -178,7 +178,7 @@ def changed(packed: bytes, at: int, byte: int) -> bytes:
 
 
 def of_gnu(size: int, kind: bytes, **fields: bytes) -> bytes:
-    """The header of a member of GNU tar; `fields` are more of its bytes, by where they begin."""
+    """The header of a member of GNU tar; `fields` are further bytes, by their offset."""
     header = bytearray(tarfile.TarInfo("a.json").tobuf(tarfile.GNU_FORMAT))
     for at, value in {"f124": b"%011o\0" % size, "f156": kind, **fields, "f148": b" " * 8}.items():
         header[int(at[1:]) : int(at[1:]) + len(value)] = value
@@ -201,7 +201,7 @@ LOSING = [
     (containers.unlisted(zipfile.ZIP_DEFLATED), "belong to no member in its directory"),
     *((ZIP + more, f"bytes from {len(ZIP):,} onwards come after the end of the zip") for more in (b"\n", b"garbage")),
     (ZIP + bytes(70_000), "on come after the end of the zip|is cut short"),
-    (changed(ZIP, ZIP.rindex(b"a.jsonl") + 6, ord("/")), "differ"),  # a name that seems a folder's
+    (changed(ZIP, ZIP.rindex(b"a.jsonl") + 6, ord("/")), "differ"),  # a name that looks like a folder's
     *(
         (pack(whole), why)
         for pack in (bytes, gzip.compress)
@@ -214,20 +214,20 @@ LOSING = [
         )
     ),
 ]
-"""Archives inside others, locked, cut, joined, with members that no directory lists, with headers of zeros, with bytes
-behind their end, with the rest of a file from another volume: members of them would be lost."""
+"""Archives inside others, encrypted, cut, joined, with members that no directory lists, with headers of zeros, with
+bytes after their end, with the rest of a file from another volume: members would be lost."""
 
 
 @pytest.mark.parametrize(("packed", "why"), LOSING, ids=[f"{number} {why}" for number, (_, why) in enumerate(LOSING)])
 def test_an_archive_that_would_lose_members_is_an_error(tmp_path: Path, packed: bytes, why: str) -> None:
-    """With what is wrong with it and where."""
+    """The error says what is wrong and where."""
     (tmp_path / "a").write_bytes(packed)
     with pytest.raises(UnreadableExport, match=why):
         contents(tmp_path / "a")
 
 
 def test_amplitude_zip_is_read_as_exported(tmp_path: Path) -> None:
-    """A zip of .json.gz, hours without leading zeros: each member a part, in the order of time."""
+    """A zip of .json.gz, hours without leading zeros: each member is a part, in the order of time."""
     with zipfile.ZipFile(tmp_path / "export.zip", "w", zipfile.ZIP_STORED) as archive:
         for hour in (10, 9, 2):
             archive.writestr(f"7/7_2024-01-01_{hour}#1.json.gz", gzip.compress(b'{"hour":%d}\n' % hour))
@@ -237,7 +237,7 @@ def test_amplitude_zip_is_read_as_exported(tmp_path: Path) -> None:
     assert [content_of(part) for part in parts] == [b'{"hour":2}\n', b'{"hour":9}\n', b'{"hour":10}\n']
 
 
-def test_members_that_are_no_rows_are_told(tmp_path: Path) -> None:
+def test_members_that_are_not_rows_are_reported(tmp_path: Path) -> None:
     """Hidden files, folders' leftovers and empty members of an archive are left out with a notice."""
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("folder/", b"")
@@ -266,7 +266,7 @@ def test_two_members_of_one_name_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_members_of_a_tar_in_any_order(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
-    """Each member of a tar can be read at any time, also backwards and twice; zeros behind its end are none."""
+    """Each member of a tar can be read at any time, also backwards and twice; zeros after its end are not members."""
     members = {f"{n}.json": b'{"n":%d}\n' % n * 1000 for n in range(5)}
     (tmp_path / "a.tar").write_bytes(pack(tarred(members) + bytes(512 * 40)))
     parts = extractors.open_source([str(tmp_path / "a.tar")]).parts
@@ -275,8 +275,8 @@ def test_members_of_a_tar_in_any_order(tmp_path: Path, pack: Callable[[bytes], b
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_a_link_in_a_tar_is_told(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
-    """What is no file in a tar is left out with a notice."""
+def test_a_link_in_a_tar_is_reported(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    """Anything in a tar that is not a file is left out with a notice."""
     entry = tarfile.TarInfo("latest.json")
     entry.type, entry.linkname = tarfile.SYMTYPE, "a.json"
     (tmp_path / "a.tar").write_bytes(pack(entry.tobuf() + tarred({"a.json": CONTENT})))
@@ -286,7 +286,7 @@ def test_a_link_in_a_tar_is_told(tmp_path: Path, pack: Callable[[bytes], bytes])
 
 
 def test_a_compressed_tar_keeps_its_own_order(tmp_path: Path) -> None:
-    """It can only be read from its beginning, so the parts stand as they lie in it."""
+    """It can only be read from its beginning, so the parts are in the order of the archive."""
     members = {name: b'{"n":"%s"}\n' % name.encode() for name in ("10.json", "9.json", "a/1.json")}
     (tmp_path / "a.tgz").write_bytes(gzip.compress(tarred(members)))
     (tmp_path / "b.tar").write_bytes(tarred({name: b" " + content for name, content in members.items()}))
@@ -307,7 +307,7 @@ def test_tars_one_after_the_other_are_read(tmp_path: Path, pack: Callable[[bytes
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_a_sparse_member_of_a_tar_is_read(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
-    """GNU tar leaves holes out of a member; they come back as zeros, and the next member is not read into."""
+    """GNU tar leaves holes out of a member; they come back as zeros, and reading stops before the next member."""
     first, hole = b'{"n":1}\n', 4096
     size = len(first) + hole
     pieces = b"%011o\0" * 4 % (0, len(first), size, 0)
@@ -319,7 +319,7 @@ def test_a_sparse_member_of_a_tar_is_read(tmp_path: Path, pack: Callable[[bytes]
 
 @pytest.mark.parametrize("name", ["../x.jsonl", "a/../../x.jsonl"])
 def test_a_member_whose_name_climbs_is_read(tmp_path: Path, name: str) -> None:
-    """`zip a.zip ../x.jsonl` writes such names; nothing is unpacked, so it is read, with a notice of what it is."""
+    """`zip a.zip ../x.jsonl` writes such names; nothing is unpacked, so it is read, with a notice about its name."""
     (tmp_path / "a.zip").write_bytes(zipped(CONTENT, name=name))
     (tmp_path / "b.tar").write_bytes(tarred({name: CONTENT + b"{}\n"}))
     source = extractors.open_source([str(tmp_path)])
@@ -329,7 +329,7 @@ def test_a_member_whose_name_climbs_is_read(tmp_path: Path, name: str) -> None:
 
 
 def test_members_of_two_tars_read_within_each_other_leave_no_file_open(tmp_path: Path) -> None:
-    """Each remembers where it stopped for the next member, and only one of them can."""
+    """Each tar remembers where it stopped for the next member, and only one of them can keep its file open."""
     outer, inner = (str(tmp_path / tar) for tar in ("a.tar.gz", "b.tar.gz"))
     for tar in (outer, inner):
         Path(tar).write_bytes(gzip.compress(tarred({"rows.txt": b"one"})))

@@ -66,7 +66,7 @@ def test_what_was_written_is_read(
 @example("a,'\n',a\n", "'", True)
 @example('a,"\'"\na\n', "'", True)
 def test_counting_quotes_agrees_with_the_reader(text: str, quote: str, final: bool) -> None:
-    """Where counting quotes claims to know the record ends of any text, the csv reader finds the same."""
+    """If counting quotes claims to know the record ends of a block, the csv reader finds the same."""
     data = text.encode()
     known = data if final else data[: data.rfind(b"\n") + 1]
     dialect = Dialect(quote=quote)
@@ -93,7 +93,7 @@ def test_counting_quotes_agrees_with_the_reader(text: str, quote: str, final: bo
 def test_boundaries_do_not_depend_on_the_pieces(
     tmp_path_factory: pytest.TempPathFactory, text: str, size: int, quote: str, escape: str, limits: tuple[int, int]
 ) -> None:
-    """Broken quoting too is cut the same in small pieces as in one, whatever the limits: the rows and their offsets
+    """Broken quoting is also cut the same in small pieces as in one, whatever the limits: the rows and their offsets
     are equal, and every character is in a row."""
     path = tmp_path_factory.mktemp("pieces") / "a"
     found = part_of(path, b"x,y\n" + text.encode("utf-8", "surrogateescape"))
@@ -116,12 +116,12 @@ def test_boundaries_do_not_depend_on_the_pieces(
         whole = located(1 << 20)
         assert located(size) == whole
     kept = "".join(shown for _, _, shown in whole).replace("\\xff", "")
-    counted = "a,\\".replace(quote, "")  # an empty cell in quotes is a blank line, which is no row
+    counted = "a,\\".replace(quote, "")  # an empty cell in quotes is a blank line, which is not a row
     assert [kept.count(one) for one in counted] == [text.count(one) for one in counted]
 
 
 def test_a_block_ends_at_the_first_record_end_after_its_size(tmp_path: Path) -> None:
-    """A block holds the records that start in its range, the header none."""
+    """A block contains the records that start in its range; the header is in none."""
     part = part_of(tmp_path / "a", b'a,b\n1,2\n3,"4\n5"\n6,7\n8,9\n')
     places = [(block.offset, block.length) for block in extractors.blocks(part, block_bytes=8)]
     assert places == [(4, 4), (8, 8), (16, 8)]
@@ -130,8 +130,8 @@ def test_a_block_ends_at_the_first_record_end_after_its_size(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("broken", [b"", b"1,2\r3,4\n"], ids=["fast", "slow"])
 def test_a_blank_cell_is_missing(tmp_path: Path, broken: bytes) -> None:
-    """A cell without a character, in quotes or not, is no member of its record, unless blanks are values; the content
-    that a uuid is made of is the same."""
+    """A cell without a character, in quotes or not, is left out of its record, unless blanks are values; the content
+    for the uuid is the same."""
     part = part_of(tmp_path / "a", b"a,b,c\n" + broken + b'1,,""\n,"",\n')
 
     def taken(blanks: bool) -> tuple[list[object], list[bytes]]:
@@ -178,8 +178,8 @@ TABLES: dict[str, tuple[bytes, list[list[str] | str]]] = {
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_has_its_rows(tmp_path: Path, name: str) -> None:
-    """Every cell is text, in the encoding of the table; a broken row takes no other with it, and the first line that is
-    not blank is the header."""
+    """Every cell is a string, in the encoding of the table; a broken row takes no other with it, and the first line
+    that is not blank is the header."""
     content, expected = TABLES[name]
     part = part_of(tmp_path / "a", content)
     assert read(part) == expected
@@ -205,7 +205,7 @@ ROWS = {
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_has_one_outcome_and_its_neighbours_are_read(tmp_path: Path, name: str) -> None:
-    """A broken row is a reject with its code, offset and text; the rows beside it are untouched."""
+    """A broken row is a reject with its code, offset and content; the rows next to it are untouched."""
     row, outcome = ROWS[name]
     part = part_of(tmp_path / "a", b"a,b\n" + b"3,4\n" * 3 + row + b"\n\n5,6\n")
     assert read(part) == [["3", "4"]] * 3 + [outcome, ["5", "6"]]
@@ -216,7 +216,7 @@ def test_a_row_has_one_outcome_and_its_neighbours_are_read(tmp_path: Path, name:
 
 
 def test_an_unclosed_quote_takes_no_other_row_with_it(tmp_path: Path) -> None:
-    """A quote that nothing closes up to the end of the file breaks the row of its own line alone."""
+    """A quote that is not closed before the end of the file breaks only the row of its own line."""
     part = part_of(tmp_path / "a", b'a,b\n1,2\n3,"4\n5,6\n7,8\n')
     assert read(part) == [["1", "2"], "bad_csv_row", ["5", "6"], ["7", "8"]]
     (rows,) = all_rows(part)
@@ -238,7 +238,7 @@ def test_a_quote_is_given_up_at_the_limit(tmp_path: Path, size: int, lines: int,
 
 
 def test_a_line_that_never_ends_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line beyond the limit is not gathered in memory: the file is named with the byte."""
+    """A line beyond the limit is not collected in memory: the error has the file and the byte."""
     monkeypatch.setattr(csv_blocks, "MAX_RECORD_BYTES", 10_000)
     part = part_of(tmp_path / "a", b"a,b\n1,2\n3," + b"4" * 20_000)
     with pytest.raises(UnreadableExport, match="at byte 8"):
@@ -247,7 +247,7 @@ def test_a_line_that_never_ends_is_an_error(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("size", [1000, 1 << 22])
 def test_a_cell_of_many_pieces_is_read(tmp_path: Path, size: int) -> None:
-    """A quoted cell may be longer than a block, and of as many lines as the limit says."""
+    """A quoted cell may be longer than a block, and have as many lines as the limit allows."""
     cell = "x\n" * (csv_records.MAX_LINES - 1)
     part = part_of(tmp_path / "a", f'a,b\n1,"{cell}"\n3,4\n'.encode())
     assert read(part, size) == [["1", cell], ["3", "4"]]
@@ -281,8 +281,8 @@ def test_a_byte_order_mark_belongs_to_no_cell(tmp_path: Path) -> None:
     assert [(block.offset, block.length) for block in extractors.blocks(part, block_bytes=13)] == [(9, 4), (13, 4)]
 
 
-def test_an_unusual_dialect_is_told(tmp_path: Path) -> None:
-    """A person reads what was guessed, for each file that is not plain."""
+def test_an_unusual_dialect_is_reported(tmp_path: Path) -> None:
+    """A person sees what was guessed, for each unusual file."""
     (tmp_path / "a").write_bytes(b"a;b\n\xe9;2\n\xfc;3\n")
     source = extractors.open_source([str(tmp_path / "a")])
     assert [(note.code, note.detail) for note in source.notes] == [
@@ -293,8 +293,8 @@ def test_an_unusual_dialect_is_told(tmp_path: Path) -> None:
     assert extractors.open_source([str(tmp_path / "a")]).notes == ()
 
 
-def test_column_names_are_told_apart(tmp_path: Path) -> None:
-    """A second column of one name and a column without one get names of their own, and a notice."""
+def test_repeated_column_names_are_renamed(tmp_path: Path) -> None:
+    """A second column with the same name and a column without one get names of their own, and a notice."""
     (tmp_path / "a").write_bytes(b"name,name,,name__2,name\n1,2,3,4,5\n")
     source = extractors.open_source([str(tmp_path / "a")])
     (part,) = source.parts
@@ -304,7 +304,7 @@ def test_column_names_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_content_is_given_back_whatever_was_done_to_the_record(tmp_path: Path) -> None:
-    """The canonical text is of the row as read, for the row just read and for any other."""
+    """The canonical JSON is that of the row as read, for the row just read and for any other."""
     part = part_of(tmp_path / "a", b"b,a\n1,2\n3,\n")
     (rows,) = all_rows(part)
     found = []
@@ -339,7 +339,7 @@ pieces = st.lists(
 @example(b"a,b\n", "«", 2, False)
 @example(b"a,b\na\n,\n\n\xff,\na,b", '"', 2, True)
 def test_the_reader_in_c_reads_what_python_reads(data: bytes, quote: str, columns: int, blanks: bool) -> None:
-    """Rows, broken ones and what is said of them, over all that one of the two leaves to the other; as dicts and as
+    """Rows, broken ones and their messages, over everything that one of the two leaves to the other; as dicts and as
     Members, with the canonical content of each, asked for while it is the last one and later."""
     dialect = Dialect(header=tuple("xyz"[:columns]), quote=quote)
     plain, quick = (csv_rows.DelimitedRows(data, 0, dialect, RowOptions(blanks=blanks)) for _ in range(2))

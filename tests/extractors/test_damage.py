@@ -45,7 +45,7 @@ def frames(pack: Callable[[bytes], bytes], *cuts: int) -> list[bytes]:
 
 
 class Unseekable(io.BytesIO):
-    """Makes zipfile write sizes behind the members, as programs do that write to a pipe."""
+    """Makes zipfile write sizes after the members, as programs do that write to a pipe."""
 
     def seekable(self) -> bool:
         return False
@@ -77,7 +77,7 @@ class Container:
 
     streams: list[bytes]
     exact: bool = True
-    """Whether every byte of a row is under a checksum."""
+    """Whether a checksum covers every byte of a row."""
 
     @property
     def content(self) -> bytes:
@@ -117,11 +117,11 @@ CONTAINERS = {
 
 
 class Lost(AssertionError):
-    """Rows are missing, or are others, and nothing says so."""
+    """Rows are missing or wrong, and there is no message."""
 
 
 def ids(path: Path) -> Counter[str] | None:
-    """How often each row was read, by its id as JSON; None where the damage is noticed."""
+    """How often each row was read, by its id as JSON; None if the damage is noticed."""
     try:
         source = extractors.open_source([str(path)])
         if any(note.code == "same_file" for note in source.notes):
@@ -141,7 +141,7 @@ def ids(path: Path) -> Counter[str] | None:
 
 
 def damages(container: Container, other: bytes, seed: int, count: int) -> Iterator[tuple[str, bytes, tuple[int, ...]]]:
-    """(what was done, the damaged bytes, how often every row may be there) a damage."""
+    """(what was done, the damaged bytes, how often every row may be there) for each damage."""
     chance = random.Random(seed)
     whole = container.content
     size = len(whole)
@@ -187,8 +187,8 @@ def check(name: str, folder: Path, seed: int, count: int) -> None:
 
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_a_damaged_container_loses_no_row_in_silence(tmp_path: Path, name: str) -> None:
-    """Without damage every row is there, once; cut, padded, joined, flipped, zeroed: the right rows, an error or
-    rejected rows. `make soak` tries it ten thousand times."""
+    """Undamaged, every row is there once; cut, padded, joined, flipped, zeroed: the right rows, an error or rejected
+    rows. `make soak` tries it ten thousand times."""
     (tmp_path / "whole").write_bytes(CONTAINERS[name].content)
     assert ids(tmp_path / "whole") == Counter(ROWS)
     check(name, tmp_path, 2, 40)

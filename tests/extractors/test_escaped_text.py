@@ -1,4 +1,4 @@
-r"""Text as databases write it: `\N` is null, escapes are what they stand for, and nothing else changes."""
+r"""Text as databases write it: `\N` is null, escapes are decoded, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def read(
 def test_each_cell_comes_back(
     tmp_path_factory: pytest.TempPathFactory, kind: str, table: list[tuple[Cell, Cell]], size: int
 ) -> None:
-    """Declared, whatever is in it, and however the file is cut into blocks."""
+    """With a declaration, whatever the cell contains, and however the file is cut into blocks."""
     path = tmp_path_factory.mktemp("text") / "a.txt"
     full = [[str(number), *row] for number, row in enumerate(table)]
     path.write_text(written(kind, full), encoding="utf-8", newline="")
@@ -83,7 +83,7 @@ def test_each_cell_comes_back(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_null_shows_what_the_text_is(tmp_path: Path, kind: str) -> None:
-    """Recognised without a word; a null as a person is nobody, and neither "N" nor a column's value."""
+    """It is recognised without a notice; a null as a person is a missing id, and neither "N" nor a column's value."""
     path = tmp_path / "a.txt"
     text = written(kind, [["1", None, 'a\tb "c" \\ d'], ["2", "Ann\nLee", None], ["3", "x|y,z", r"\N is null"]])
     path.write_text(text, encoding="utf-8", newline="")
@@ -95,13 +95,13 @@ def test_a_null_shows_what_the_text_is(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_quoted_cell_next_to_a_null_is_one_cell(tmp_path: Path) -> None:
-    r"""A quotation mark is what fits the rows better: most cells of this table have none."""
+    r"""The quotation mark is the one that fits the rows better: most cells of this table have none."""
     (tmp_path / "a.csv").write_text('id;name\n1;\\N\n2;"a;b"\n3;c\n4;d\n', encoding="utf-8")
     assert [row["name"] for row in read(tmp_path / "a.csv") if isinstance(row, dict)] == [None, "a;b", "c", "d"]
 
 
-def test_a_null_is_no_person(tmp_path: Path) -> None:
-    r"""Nor is the word for it in a table that has no escapes: those rows are counted."""
+def test_a_null_is_not_a_person(tmp_path: Path) -> None:
+    r"""Nor is the word for it in a table without escapes: those rows are counted."""
     columns = {"event": "event", "distinct_id": "user", "timestamp": "at"}
     asked = PlanOptions(mapping="generic", settings=columns, workers=0, as_of=NOW, max_rejects="100%")
     row = "Seen\t%s\t2023-01-01T00:00:00Z\n"

@@ -1,4 +1,4 @@
-"""Excel workbooks: each kind of cell by its table, sheets, and what cannot be read is named."""
+"""Excel workbooks: each kind of cell by its table, sheets, and errors that name what cannot be read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read(path: Path, size: int = 2, **rules: str) -> tuple[list[Any], list[tuple
 
 
 def test_each_kind_of_cell_is_read_by_the_table(tmp_path: Path) -> None:
-    """Numbers with the digits that are stored, dates without a zone, blanks as missing; blank rows are no rows."""
+    """Numbers with the stored digits, dates without a zone, blanks as missing; blank rows are not rows."""
     moment = datetime(2023, 3, 26, 2, 30, 5, 123000)
     book = written(
         tmp_path / "a.xlsx",
@@ -71,9 +71,9 @@ def test_each_kind_of_cell_is_read_by_the_table(tmp_path: Path) -> None:
     assert warned == []
 
 
-def test_what_excel_has_changed_is_told(tmp_path: Path) -> None:
-    """16 digits are beyond what it keeps; #N/A is no value; a merged range has its value once. A row with more cells
-    than the header is rejected, and nothing beyond the last column is dropped in silence."""
+def test_what_excel_has_changed_is_reported(tmp_path: Path) -> None:
+    """16 digits are more than it keeps; #N/A is not a value; a merged range has its value once. A row with more cells
+    than the header is rejected, and nothing beyond the last column is dropped silently."""
     book = written(tmp_path / "a.xlsx", HEADER, [1234567890123456, "#N/A", 12345678901234567890], [1, None, 2.5])
     rows, warned = read(book)
     assert rows == [{"id": 1234567890123456, "amount": 1.234567890123457e19}, {"id": 1, "amount": 2.5}]
@@ -95,7 +95,7 @@ def test_what_excel_has_changed_is_told(tmp_path: Path) -> None:
 
 
 def test_the_first_sheet_is_read_or_the_one_that_is_named(tmp_path: Path) -> None:
-    """A notice has the others; a name that no sheet has is an error with those that are there."""
+    """A notice names the others; a name that no sheet has is an error with the existing ones."""
     book = written(tmp_path / "a.xlsx", HEADER, [1], Other=[["x", "x", None], ["y", "z", "w"]])
     source = extractors.open_source([str(book)])
     assert [(note.code, note.where) for note in source.notes] == [("other_sheets", "a.xlsx")]
@@ -107,7 +107,7 @@ def test_the_first_sheet_is_read_or_the_one_that_is_named(tmp_path: Path) -> Non
 
 
 def test_formulas_have_their_stored_values_or_stop(tmp_path: Path) -> None:
-    """A program that writes formulas without their values leaves nothing to read; they are not taken for blanks."""
+    """A program that writes formulas without their values leaves nothing to read; they do not count as blanks."""
     path = written(tmp_path / "a.xlsx", HEADER, [1, 2, "=A2+B2"])
     with pytest.raises(UnreadableExport, match="without computed values") as raised:
         read(path)
@@ -120,7 +120,7 @@ def test_formulas_have_their_stored_values_or_stop(tmp_path: Path) -> None:
     assert read(path)[0] == [{"id": 1, "time": 2}]
 
 
-def test_texts_that_cells_share_are_read(tmp_path: Path) -> None:
+def test_shared_strings_of_cells_are_read(tmp_path: Path) -> None:
     """As Excel itself stores them."""
     path = written(tmp_path / "a.xlsx", HEADER, ["u-1", "text", 1])
     edited(path, "xl/worksheets/sheet1.xml", b't="inlineStr"><is><t>text</t></is>', b't="s"><v>0</v>')
@@ -145,8 +145,9 @@ def edited(path: Path, member: str, old: bytes, new: bytes) -> None:
             archive.writestr(name, content)
 
 
-def test_a_workbook_is_no_archive_and_an_archive_no_workbook(tmp_path: Path) -> None:
-    """By its content, whatever its name; a document of another kind is named; so is a workbook inside an archive."""
+def test_a_workbook_is_not_read_as_an_archive_nor_an_archive_as_a_workbook(tmp_path: Path) -> None:
+    """Their content decides, whatever the name; a document of another kind is named; so is a workbook inside an
+    archive."""
     written(tmp_path / "export.zip", HEADER, [1])
     (part,) = extractors.open_source([str(tmp_path / "export.zip")]).parts
     assert (part.format, part.codecs, part.member) == ("excel", (), "")
@@ -159,7 +160,7 @@ def test_a_workbook_is_no_archive_and_an_archive_no_workbook(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("member", ["xl/worksheets/sheet1.xml", "xl/styles.xml", "xl/workbook.xml"])
 def test_a_damaged_workbook_is_named(tmp_path: Path, member: str) -> None:
-    """A part of it that ends in the middle, and a file that ends in the middle."""
+    """One of its parts ends in the middle, or the file does."""
     path = written(tmp_path / "a.xlsx", HEADER, *([number, f"t{number}", 1.5] for number in range(3000)))
     whole = path.read_bytes()
     with zipfile.ZipFile(io.BytesIO(whole)) as archive:
@@ -172,8 +173,8 @@ def test_a_damaged_workbook_is_named(tmp_path: Path, member: str) -> None:
         read(path)
 
 
-def test_rows_have_offset_text_and_content_of_their_own(tmp_path: Path) -> None:
-    """A rejected row is shown as its cells; a second column of one name is numbered, as in delimited text."""
+def test_rows_have_their_own_offset_text_and_content(tmp_path: Path) -> None:
+    """A rejected row is shown as its cells; a second column with the same name is numbered, as in delimited text."""
     book = written(tmp_path / "a.xlsx", ["a", "a", None, "b"], [1, "x", None, 2.5])
     (part,) = extractors.open_source([str(book)]).parts
     (block,) = extractors.blocks(part)
@@ -185,7 +186,7 @@ def test_rows_have_offset_text_and_content_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_rejected_row_of_a_workbook_is_at_no_byte(tmp_path: Path) -> None:
-    """Its row says where it is; lines of text have an offset too."""
+    """It has its row number; lines of text have an offset too."""
     rows = [{"event": "Seen", "user": user, "at": "2023-01-02T00:00:00Z"} for user in ("u-1", "u-2", "")]
     written(tmp_path / "a.xlsx", list(rows[0]), *[list(row.values()) for row in rows])
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")

@@ -1,4 +1,4 @@
-"""Folders `key=value` are columns, whatever the format of the files in them and wherever they lie."""
+"""Folders `key=value` are columns, whatever the format of the files in them and wherever they are."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def export(folder: Path, form: str) -> Path:
 
 
 def read(paths: list[str], rules: FileRules = NO_RULES) -> list[dict[str, Any]]:
-    """All rows, as texts."""
+    """All rows, as strings."""
     source = open_source(paths, rules=rules)
     assert sum(note.code == "ignored_file" for note in source.notes) <= 1
     found = [record for part in source.parts for block in blocks(part) for record in rows(part, block)]
@@ -102,7 +102,8 @@ EXPECTED = [
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_each_format_has_the_columns_of_its_folders(tmp_path: Path, form: str) -> None:
-    """On disk, in an archive, named by the folder, by a glob or file by file; none of them is a copy of another."""
+    """On disk, in an archive, named by the folder, by a glob or file by file; none of them counts as a copy of
+    another."""
     folder = export(tmp_path / "table", form)
     by_name = lambda found: sorted(found, key=lambda row: (row["event_name"], row.get("dt", "~"), row["user"]))  # noqa: E731
     for named in ([str(folder)], [f"{folder}/*/*"], [str(folder / day / f"part-0.{form}") for day in DAYS]):
@@ -116,7 +117,7 @@ def test_each_format_has_the_columns_of_its_folders(tmp_path: Path, form: str) -
 
 
 def test_a_table_in_a_bucket_is_planned_with_its_folders(tmp_path: Path) -> None:
-    """Rows without a key that are equal but for their folder are different rows, with the same uuids as on disk."""
+    """Rows without a key that are equal except for their folder are different rows, with the same uuids as on disk."""
     folder = export(tmp_path / "table", "parquet")
     asked: dict[str, Any] = {"mapping": "generic", "workers": 0, "as_of": NOW}
     asked["settings"] = {"event": "event_name", "distinct_id": "user", "timestamp": "at"}
@@ -130,7 +131,7 @@ def test_a_table_in_a_bucket_is_planned_with_its_folders(tmp_path: Path) -> None
 
 
 def test_a_column_of_the_file_wins(tmp_path: Path) -> None:
-    """With a warning where it differs; a null of the file is no gap for the folder to fill."""
+    """With a warning if it differs; a null in the file is not filled from the folder."""
     folder = tmp_path / "dt=2023-01-02"
     folder.mkdir()
     as_csv(folder / "a.csv", [ROWS[0] | {"dt": "2023-01-02"}, ROWS[1] | {"dt": "2023-01-09"}, ROWS[1] | {"dt": ""}])
@@ -148,7 +149,7 @@ NAMES = st.text("abc_-. é/=%", min_size=1, max_size=6)
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(NAMES, NAMES), max_size=4, unique_by=lambda pair: pair[0]), st.booleans())
 def test_names_and_values_are_written_as_in_urls(pairs: list[tuple[str, str]], in_archive: bool) -> None:
-    """What a writer quotes comes back, of the folders right above the file and of no others."""
+    """Escapes of a writer are decoded, in the folders directly above the file and in no others."""
     folders = "/".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs)
     file = f"/data/x=1/export/{folders}/part=0.csv".replace("//", "/")
     member = file.removeprefix("/data/") if in_archive else ""

@@ -1,4 +1,4 @@
-"""A delimited file without a header: found out, and read with the columns of a mapping or of a file beside it."""
+"""A delimited file without a header: recognised, and read with the columns of a mapping or of a file next to it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ HEADED = {
 
 
 def opened(path: Path, content: str, header: str = "") -> tuple[Part, list[str]]:
-    """The part that some text is, and the codes of what was noticed."""
+    """The part of this content, and the codes of the notices."""
     path.write_text(content, "utf-8")
     source = extractors.open_source([str(path)], rules=FileRules(header=header))
     return source.parts[0], [note.code for note in source.notes]
@@ -72,7 +72,7 @@ def rows_without_blanks(part: Part, size: int = 1 << 22) -> list[Any]:
 
 @pytest.mark.parametrize("name", HEADLESS)
 def test_a_first_row_of_values_is_a_row(tmp_path: Path, name: str) -> None:
-    """A notice reports it, and its columns are called by their places; --set header=yes overrules it."""
+    """A notice reports it, and its columns are numbered; --set header=yes overrides this."""
     content = HEADLESS[name]
     part, codes = opened(tmp_path / "a", content)
     assert "no_header" in codes
@@ -85,7 +85,7 @@ def test_a_first_row_of_values_is_a_row(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", HEADED)
 def test_names_are_names(tmp_path: Path, name: str) -> None:
-    """Odd names, and names that stand in the rows too, are no values; with --set header=no the names are a row."""
+    """Odd names, and names that are also in rows, are not values; with --set header=no the names are a row."""
     content = HEADED[name]
     part, codes = opened(tmp_path / "a", content)
     assert not part.dialect.headless
@@ -99,15 +99,15 @@ def test_names_are_names(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("size", [1, 40, 1 << 22])
 @pytest.mark.parametrize("written", ["utf-8", "utf-8-sig", "utf-16", "gzip"])
 def test_no_row_is_lost_without_a_header(tmp_path: Path, size: int, written: str) -> None:
-    """The first row is in the first block, behind a byte order mark too, in a container or not."""
+    """The first row is in the first block, after a byte order mark too, in a container or not."""
     part = part_of(tmp_path / "a", gzip.compress(ROWS.encode()) if written == "gzip" else ROWS.encode(written))
     assert [row["column_1"] for row in rows_of(part, size)] == ["u-1", "u-2"]
     assert all_rows(part)[0].offset(0) == (3 if written == "utf-8-sig" else 0)
 
 
 def test_a_plan_stops_at_a_file_without_a_header(call: Any, tmp_path: Path) -> None:
-    """Exit 3 names the file, the value and both settings; with header=no every row is planned, and read so again when
-    the plan is applied."""
+    """Exit 3 names the file, the value and both settings; with header=no every row is planned, and read in the same way
+    when the plan is applied."""
     path = tmp_path / "rows.csv"
     path.write_text(ROWS)
     where = ("-m", "generic", "-o", tmp_path / "plan", "--workers", "0")
@@ -125,8 +125,8 @@ def test_a_plan_stops_at_a_file_without_a_header(call: Any, tmp_path: Path) -> N
 
 
 def test_a_survey_shows_the_same(call: Any, tmp_path: Path) -> None:
-    """The finding is a notice of the survey, which looks at every row; --set header=yes is taken there too, and another
-    word is an error of usage, not a guess."""
+    """The finding is a notice of the survey, which reads every row; it accepts --set header=yes too, and another word
+    is a usage error, not a guess."""
     path = tmp_path / "rows.csv"
     path.write_text(ROWS)
     printed = call("survey", path, "--json")
@@ -168,7 +168,7 @@ def opened_by(path: Path, rules: FileRules) -> list[Part]:
 @pytest.mark.parametrize("rules", [SNOWPLOW, FileRules(layouts=(SNOWPLOW, FileRules(columns=("a", "b"))))])
 @pytest.mark.parametrize("size", [100, 1 << 22])
 def test_a_file_without_header_has_the_columns_of_its_mapping(tmp_path: Path, rules: FileRules, size: int) -> None:
-    """131 fields, no quotes, empty means null; where no mapping is chosen the only layout that fits is taken."""
+    """131 fields, no quotes, empty means null; if no mapping is chosen, the only layout that fits is used."""
     content = enriched('"not quoted', '{"k":"v"}') + enriched() * 19 + b"short\n"
     (tmp_path / "a.tsv.gz").write_bytes(gzip.compress(content))
     (part,) = opened_by(tmp_path / "a.tsv.gz", rules)
@@ -187,14 +187,14 @@ def test_a_file_without_header_has_the_columns_of_its_mapping(tmp_path: Path, ru
     [enriched()[:-2] + b"\n", enriched().replace(UUID.encode(), b"c6ef"), enriched().replace(b"2023", b"x")],
 )
 def test_a_file_that_is_not_like_the_layout_has_other_columns(tmp_path: Path, content: bytes) -> None:
-    """One cell less, or a value of another kind."""
+    """One cell fewer, or a value of another kind."""
     (tmp_path / "a.tsv").write_bytes(content * 3)
     (part,) = opened_by(tmp_path / "a.tsv", FileRules(layouts=(SNOWPLOW,)))
     assert part.dialect.header[3] != "event_id"
 
 
-def test_two_layouts_that_fit_are_no_guess(tmp_path: Path) -> None:
-    """The file is one without a header, as before; one with its header is read by it."""
+def test_two_layouts_that_fit_are_not_guessed(tmp_path: Path) -> None:
+    """The file counts as one without a header, as before; one with its header is read by it."""
     (tmp_path / "a.csv").write_bytes(b"2023-01-02 03:04:05,b\n2023-01-02 03:04:06,c\n")
     either = tuple(FileRules(columns=names) for names in (("at", "name"), ("time", "event")))
     (part,) = opened_by(tmp_path / "a.csv", FileRules(layouts=either))
@@ -221,7 +221,7 @@ def tar(path: Path, **members: bytes) -> None:
 
 @pytest.mark.parametrize("rules", [ADOBE, FileRules(layouts=(ADOBE, SNOWPLOW))])
 @pytest.mark.parametrize("place", ["folder", "archive", "archive of lookups"])
-def test_columns_come_from_a_file_beside(tmp_path: Path, rules: FileRules, place: str) -> None:
+def test_columns_come_from_a_neighbouring_file(tmp_path: Path, rules: FileRules, place: str) -> None:
     """In the folder, in the same archive, or in the archive of lookups; encoding and escapes are kept."""
     if place == "folder":
         (tmp_path / "column_headers.tsv").write_bytes(HEADERS)
@@ -237,7 +237,7 @@ def test_columns_come_from_a_file_beside(tmp_path: Path, rules: FileRules, place
 
 
 def test_each_delivery_has_its_own_columns(tmp_path: Path) -> None:
-    """Those of another day say nothing, even where their number is the same; an error names the missing file."""
+    """Those of another day do not count, not even if their number is the same; an error names the missing file."""
     for day, headers in (("01", b"b\ta\n"), ("02", b"a\tb\n")):
         tar(tmp_path / f"rs_2023-01-{day}-lookup_data.tar.gz", column_headers=headers)
         (tmp_path / f"01-rs_2023-01-{day}.hit_data.tsv").write_bytes(b"1\t" + day.encode() + b"\n")
@@ -250,7 +250,7 @@ def test_each_delivery_has_its_own_columns(tmp_path: Path) -> None:
 
 
 def test_utf16_with_a_byte_order_mark(tmp_path: Path) -> None:
-    """Matomo's CSV: the names and the cells are those of the text."""
+    """Matomo's CSV: the names and the cells are decoded."""
     text = 'idVisit,actionDetails,stadt\n1,"a, b",Zürich\n2,,\n'
     (tmp_path / "a.csv").write_bytes(b"\xff\xfe" + text.encode("utf-16-le"))
     (part,) = opened_by(tmp_path / "a.csv", NO_RULES)
@@ -292,10 +292,10 @@ TITLES = st.sampled_from(["Sales report 2023", "Generated, by hand", "", "a: b",
     st.integers(3, 6), st.sampled_from(",;\t|"), st.integers(1, 8), st.booleans(),
     st.sampled_from([1, 40, 1 << 22]),
 )  # fmt: skip
-def test_titles_above_the_header_are_no_rows(
+def test_titles_above_the_header_are_not_rows(
     titles: list[str], names: list[str], width: int, delimiter: str, count: int, padded: bool, size: int
 ) -> None:
-    """Whether or not they have all delimiters; the header is found, or named by its row, and the rows are the same."""
+    """Whether or not they have all delimiters; the header is found, or given by its row, and the rows are the same."""
     header = names[:width]
     text, sheet = io.StringIO(), openpyxl.Workbook()
     writer = csv.writer(text, delimiter=delimiter)
@@ -315,8 +315,8 @@ def test_titles_above_the_header_are_no_rows(
 
 
 def test_the_sheet_that_looks_like_a_table_is_read(tmp_path: Path) -> None:
-    """Also where it is not the first, behind notes in a column or two; commands that come next keep what was said of
-    the files."""
+    """Also if it is not the first, after notes in a column or two; the next commands keep the settings for the
+    files."""
     book = openpyxl.Workbook()
     book.active.append(["About this export"])
     for cells in (["Prepared by", "Finance"], ["Field", "Type", "Meaning"]):
@@ -340,7 +340,7 @@ def test_the_sheet_that_looks_like_a_table_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("above", [[["Activity"]], [["Activity"], []]])
 @pytest.mark.parametrize("every", [2, 3, 10])
 def test_a_last_column_that_is_mostly_blank_hides_no_header(tmp_path: Path, above: list[list[str]], every: int) -> None:
-    """A title above it does not become the only column, and notes with a date do not become the table."""
+    """A title above it is not read as the only column, and notes with a date are not read as the table."""
     book = openpyxl.Workbook()
     for cells in (["Prepared by", "Finance"], ["On", "2023-02-01"]):
         book.active.append(cells)
@@ -380,7 +380,7 @@ def test_a_named_header_may_be_far_down_and_must_be_there(tmp_path: Path, kind: 
 
 @pytest.mark.parametrize("title", ["Report 2024", "Bericht für März", ""])
 def test_a_header_below_a_title_shows_the_encoding(tmp_path: Path, title: str) -> None:
-    """Also where the rows have no accent."""
+    """Also if the rows have no accent."""
     rows = "".join(f"{row};K{row % 5};2024-03-0{row + 1}\n" for row in range(9))
     (tmp_path / "a.csv").write_bytes(f"{title}\nNr.;Größe;Datum\n{rows}".encode("cp1252"))
     (part,) = extractors.open_source([str(tmp_path / "a.csv")]).parts

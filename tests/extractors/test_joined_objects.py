@@ -1,4 +1,4 @@
-"""Objects without line ends between them are rows, of JSON lines and of documents; one that is broken is seen."""
+"""Objects without line ends between them are rows, in JSON lines and in documents; a broken one is noticed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(OBJECTS, st.sampled_from(["", " ", "\t ", "\n", "\n\n"])), max_size=6), st.booleans())
 def test_each_object_is_a_row_of_its_own(objects: list[tuple[dict[str, Any], str]], members: bool) -> None:
-    """Whatever is between them; with the offset at which it stands in the file, and its own text."""
+    """Whatever is between them; with its offset in the file, and its own JSON."""
     text = "".join(json.dumps(one, ensure_ascii=False) + between for one, between in objects)
     data = text.encode()
     rows = JsonlRows(data, 100, members=members)
@@ -75,7 +75,7 @@ def test_a_stream_of_objects_is_planned_whole(tmp_path: Path, in_a_line: int, be
 
 
 def test_a_limit_in_percent_is_one_of_bytes_too(tmp_path: Path) -> None:
-    """One reject of half the file is half of it."""
+    """One reject with half of the file's bytes is 50 %."""
     texts = list(map(json.dumps, ROWS))
     broken = "".join(texts[:300]) + "}"
     plan = planned(tmp_path, "\n".join([broken, *texts[300:]]), "1%")

@@ -1,4 +1,4 @@
-"""JSON documents: lists, objects over several lines and pages have the rows of their JSON lines."""
+"""JSON documents: lists, objects over several lines and pages have the same rows as their JSON lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def part_of(path: Path, content: bytes, rules: FileRules = NO_RULES) -> tuple[Pa
 
 
 def read(part: Part, size: int = 1 << 22) -> list[Any]:
-    """Each row as its members as JSON texts, or as its code."""
+    """Each row as its members in JSON, or as its code."""
     return [row for _, row in located(part, block_bytes=size)]
 
 
@@ -68,7 +68,8 @@ SEVERAL = (
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("size", [1, 7, 1 << 22])
 def test_a_document_has_the_rows_of_its_json_lines(tmp_path: Path, name: str, size: int) -> None:
-    """Whatever the pieces it is read in; numbers keep their digits, and offsets are those of the rows' first bytes."""
+    """Whatever the pieces in which it is read; numbers keep their digits, and offsets are those of the rows' first
+    bytes."""
     content = LAYOUTS[name].encode()
     part, _ = part_of(tmp_path / "a.json", content)
     assert part.format == "json"
@@ -88,8 +89,8 @@ def test_a_document_in_a_container_or_another_encoding(tmp_path: Path) -> None:
         assert read(part) == lines_of(tmp_path / "b", ROWS)
 
 
-def test_items_that_are_no_objects_are_rejected(tmp_path: Path) -> None:
-    """Each by itself, and so are a broken object and two values without a comma."""
+def test_items_that_are_not_objects_are_rejected(tmp_path: Path) -> None:
+    """Each is rejected by itself, and so are a broken object and two values without a comma."""
     content = b'[{"a":1},\n 7, null, "x", [{"b":2}],\n {"a" 1}, {"a":1 2}, {"a":3} {"a":4}, {"a":"x\ny"}, {"a":5}]'
     part, _ = part_of(tmp_path / "a.json", content)
     assert read(part) == [{"a": "1"}, *["bad_json"] * 8, {"a": "5"}]
@@ -140,13 +141,13 @@ def test_what_is_between_rows_is_json(tmp_path: Path, content: bytes, cause: str
 
 
 def test_a_broken_member_that_is_not_read_loses_no_row(tmp_path: Path) -> None:
-    """It has an end, also at a line end in a string."""
+    """It has an end, even at a line end in a string."""
     part, _ = part_of(tmp_path / "a.json", b'{\n"x": "a\n}b",\n"y": {"a" 1},\n"z": tru,\n"events": [{"a":1}]\n}')
     assert read(part) == [{"a": "1"}]
 
 
 def test_the_list_of_a_page_is_reported_with_what_is_not_read(tmp_path: Path) -> None:
-    """The longest list of objects with a usual name, or the one that is named, or none."""
+    """The longest list of objects with a usual name, or the named one, or none."""
     page = b'{\n"total": 2,\n"users": [{"id":1}],\n"events": [{"id":2},{"id":3}]\n}'
     part, notes = part_of(tmp_path / "a.json", page)
     assert notes == ["read as pages whose rows are the items of 'events'; not read: total, users"]
@@ -159,7 +160,7 @@ def test_the_list_of_a_page_is_reported_with_what_is_not_read(tmp_path: Path) ->
 
 
 def test_an_object_with_a_list_of_its_own_is_a_row(tmp_path: Path) -> None:
-    """Events over several lines with their products are no pages of products."""
+    """Events over several lines with their products are not pages of products."""
     content = b'{\n"event": "order",\n"products": [\n{"id": 1}\n]\n}\n{\n"event": "view"\n}\n'
     part, notes = part_of(tmp_path / "a.json", content)
     assert notes == []
@@ -207,7 +208,7 @@ def test_any_list_has_its_items_as_rows(
 
 @settings(max_examples=200, deadline=None)
 @given(_JSON, st.sampled_from([None, 0, 1, 3]))
-def test_the_compact_text_of_a_value_is_that_of_its_tokens(value: Any, indent: int | None) -> None:
+def test_compact_json_of_a_value_has_its_tokens(value: Any, indent: int | None) -> None:
     """The text of a sound row and that of a damaged one are made in two ways, which agree."""
     text = json.dumps(value, indent=indent, ensure_ascii=False).encode("utf-8", "replace").decode("latin-1")
     whole = compact(text)

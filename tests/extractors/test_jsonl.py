@@ -1,4 +1,4 @@
-"""JSON lines: where blocks end, and one defined outcome for each thing a row can suffer."""
+"""JSON lines: where blocks end, and one defined outcome for each fault of a row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GOOD = b'{"event":"a","n":1}'
 
 
 def expected_blocks(content: bytes, size: int) -> list[tuple[int, int]]:
-    """The rule itself: a line belongs to the block of the range that its first byte lies in."""
+    """The rule itself: a line belongs to the block whose range contains its first byte."""
     begins: dict[int, int] = {}
     at = 0
     for line in content.splitlines(keepends=True):
@@ -39,7 +39,7 @@ def cut(part: Part, size: int) -> list[tuple[int, int]]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=40), st.integers(1, 200), st.booleans())
-def test_blocks_hold_the_lines_that_start_in_their_range(
+def test_blocks_have_the_lines_that_start_in_their_range(
     tmp_path_factory: pytest.TempPathFactory, lengths: list[int], size: int, ended: bool
 ) -> None:
     """Boundaries are a function of the content: the same by seeking in a file and by streaming a gzip."""
@@ -51,7 +51,7 @@ def test_blocks_hold_the_lines_that_start_in_their_range(
 
 
 def test_blocks_are_numbered_without_gaps_and_name_their_part(tmp_path: Path) -> None:
-    """A line longer than several blocks leaves no empty block behind it; a plain block has no content."""
+    """A line longer than several blocks leaves no empty block after it; a plain block has no content."""
     part = part_of(tmp_path / "a", b'{"x":"%s"}\n{"x":1}\n' % (b"y" * 100))
     assert list(extractors.blocks(part, block_bytes=10)) == [Block(0, 0, 0, 109), Block(0, 1, 109, 8)]
 
@@ -66,7 +66,7 @@ def test_blocks_are_numbered_without_gaps_and_name_their_part(tmp_path: Path) ->
 )
 def test_lines_are_read_in_every_form(tmp_path: Path, content: bytes, expected: list[Any]) -> None:
     """The last newline may be missing, a byte order mark belongs to no row, and UTF-16 is read like any other; half a
-    character at its end means that the file is not whole."""
+    character at its end means that the file is incomplete."""
     assert located(part_of(tmp_path / "a", content), block_bytes=4) == expected
     if content.startswith(b"\xff\xfe"):
         with pytest.raises(UnreadableExport, match="cut short"):
@@ -105,7 +105,7 @@ OUTCOMES: dict[str, tuple[bytes, str | None]] = {
 
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_a_row_has_one_outcome_and_its_neighbours_are_read(tmp_path: Path, name: str) -> None:
-    """A broken row is a reject with its code, offset and text; the rows beside it are untouched."""
+    """A broken row is a reject with its code, offset and content; the rows next to it are untouched."""
     row, code = OUTCOMES[name]
     part = part_of(tmp_path / "a", GOOD + b"\n" + row + b"\n\n" + GOOD + b"\n")
     first, (offset, found), last = located(part)
@@ -132,7 +132,7 @@ def test_a_row_has_one_outcome_and_its_neighbours_are_read(tmp_path: Path, name:
 def test_a_number_is_judged_by_its_value(
     observe: bool, whole: int, fraction: int, power: int | None, digit: str, before: int
 ) -> None:
-    """However it is spelled and wherever it stands, a number is refused exactly where a double cannot hold it."""
+    """However it is spelled and wherever it is, a number is refused exactly if a double cannot represent it."""
     number = digit * (whole if digit != "0" else 1) + (f".{digit * fraction}" if fraction else "")
     number += "" if power is None else f"e{power:+d}"
     data = b'{"p":"%s","a":%s}\n' % (b"y" * before, number.encode())
@@ -147,7 +147,7 @@ UNUSUAL_NAMES = ['na\\"me', "\\u0000", "\\\\", "\\u001f", "\\n", "", "\\u00e9", 
 @pytest.mark.parametrize("name", UNUSUAL_NAMES)
 @pytest.mark.parametrize("members", [False, True])
 def test_a_row_of_two_members_may_have_any_name(name: str, members: bool) -> None:
-    """A name with a quote, a backslash or a control character in the first row is a name like any other."""
+    """A name with a quote, a backslash or a control character in the first row is an ordinary name."""
     row = f'{{"{name}":1,"properties":{{"time":1640995201,"x":1,"x":2}}}}'
     rows = JsonlRows(row.encode(), opens=("properties",), members=members)
     (record,) = rows
@@ -157,7 +157,7 @@ def test_a_row_of_two_members_may_have_any_name(name: str, members: bool) -> Non
 
 
 def test_a_repeated_key_may_have_more_digits_than_python_reads() -> None:
-    """Its row is rejected for the number, or warned of, like any other."""
+    """Its row is rejected for the number, or has a warning, like any other."""
     rows = JsonlRows(b'{"a":1,"a":{"b":%b}}' % (b"7" * 4_400))
     assert len(list(rows)) == 1
 
@@ -167,7 +167,7 @@ LARGE = b"12345678901234567890"
 
 @pytest.mark.parametrize("members", [False, True])
 def test_only_rows_that_are_read_are_warned_of(members: bool) -> None:
-    """What a rejected row holds is not sent, so its integers are no warning, wherever in the block it lies."""
+    """A rejected row is not sent, so its integers cause no warning, wherever it is in the block."""
     good, bare, cut = b'{"a":%s}' % LARGE, LARGE, b'{"a":%s' % LARGE
     for block, expected in (([bare, good], [1]), ([good, bare, cut, good], [0, 3]), ([cut, b"", bare], [])):
         rows = JsonlRows(b"\n".join(block), members=members)
@@ -175,8 +175,8 @@ def test_only_rows_that_are_read_are_warned_of(members: bool) -> None:
         assert rows.warnings == [(row, "unsafe_integer", f"{LARGE.decode()} is beyond 2^53") for row in expected]
 
 
-def test_a_line_that_never_ends_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line beyond the limit is not gathered in memory: the file is named with the byte."""
+def test_a_line_that_never_ends_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line beyond the limit is not collected in memory: the error has the file and the byte."""
     monkeypatch.setattr(line_blocks, "MAX_RECORD_BYTES", 10_000)
     for pack in (bytes, gzip.compress):
         part = part_of(tmp_path / "a", pack(GOOD + b"\n" + b'{"x":"' + b"y" * 20_000))

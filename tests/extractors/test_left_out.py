@@ -1,4 +1,4 @@
-"""A file without rows that is named like those with rows does not go unnoticed: it is read as they are, or it stops the
+"""A file without rows whose name is like those with rows is never ignored: it is read as they are, or it stops the
 plan."""
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def read(source: Source, path: str) -> list[object]:
 
 @pytest.mark.parametrize("kind", ["disk", "zip", "bucket"])
 @pytest.mark.parametrize("content", [TABLE, TABLE.partition("\n")[2], LINES], ids=["header", "none", "lines"])
-def test_a_text_is_read_as_its_siblings_and_its_rows_are_rejected(tmp_path: Path, kind: str, content: str) -> None:
-    """On disk, in an archive and in a bucket, and with its rows that fit: none is taken for a header."""
+def test_a_file_is_read_as_its_siblings_and_its_rows_are_rejected(tmp_path: Path, kind: str, content: str) -> None:
+    """On disk, in an archive and in a bucket, and together with rows that fit: none is taken for a header."""
     head, row, *_ = content.splitlines()
     good = row if content.startswith("user") or content is LINES else head
     files = {"events_0_part_00": content, "events_0_part_02": content + good + "\n", "events_0_part_01": NO_ROWS}
@@ -71,8 +71,8 @@ def plan(folder: str, to: Path, allowed: int = 0) -> Plan:
     return pipeline.plan_export(folder, to, options)
 
 
-def test_left_out_files_stop_a_plan_unless_so_many_are_allowed(tmp_path: Path) -> None:
-    """By number; what is no file of the export by its name is left out as ever."""
+def test_left_out_files_stop_a_plan_unless_their_number_is_allowed(tmp_path: Path) -> None:
+    """The limit is a number; files whose names do not belong to the export are left out as always."""
     files = {"a.txt": TABLE, "b.txt": NO_ROWS, "c_1.txt": PICTURE, "README": NO_ROWS, "logo.png": PICTURE}
     folder = export(tmp_path / "export", dict(files))
     assert open_source([folder]).unread == ("c_1.txt", "b.txt")
@@ -83,7 +83,7 @@ def test_left_out_files_stop_a_plan_unless_so_many_are_allowed(tmp_path: Path) -
         assert "c_1.txt; b.txt" in found.detail
 
 
-def test_a_text_like_the_siblings_is_counted_row_by_row(tmp_path: Path) -> None:
+def test_a_file_named_like_its_siblings_is_counted_row_by_row(tmp_path: Path) -> None:
     folder = export(tmp_path / "export", {"part_00": TABLE, "part_01": NO_ROWS, "README": NO_ROWS})
     made = plan(folder, tmp_path / "plan")
     assert (made.ready, made.rows.read, made.rows.mapped, made.rows.rejected) == (False, 7, 5, 2)
@@ -104,7 +104,7 @@ WORDS = st.text("ghijkl_", min_size=1, max_size=6)
 def test_names_that_differ_in_numbers_alone(
     steps: Sequence[tuple[str, tuple[str, str]]], ending: str, good: str, bad: str | bytes
 ) -> None:
-    """Of two such names none is left out without a word, in whatever folders."""
+    """A file with such a name is never left out silently, in whatever folders."""
     one, other = ("/".join(f"{word}-{pair[number]}" for word, pair in steps) + ending for number in (0, 1))
     if one == other:
         return

@@ -51,8 +51,8 @@ def files(url: str, notes: list[tuple[str, ...]] | None = None) -> list[File]:
         ("e/*/*/none/*", 95),
     ],
 )
-def test_a_pattern_lists_what_it_may_stand_for(pattern: str, pages: int) -> None:
-    """What cannot match is jumped over, and what is found is what the pattern stands for, by the library's rules."""
+def test_a_pattern_lists_what_it_may_match(pattern: str, pages: int) -> None:
+    """Names that cannot match are skipped, and what is found is what the pattern matches by the library's rules."""
     objects = Objects(2_700, days)
     wanted = re.compile(glob_translate(pattern))
     with serving(objects):
@@ -63,7 +63,7 @@ def test_a_pattern_lists_what_it_may_stand_for(pattern: str, pages: int) -> None
 
 
 def test_nothing_is_kept_of_objects_that_are_left_out() -> None:
-    """A prefix of which most objects are markers takes the memory of those that are not; their number is noted."""
+    """A prefix with mostly markers takes only the memory of the other objects; the number of markers is noted."""
     objects = Objects(10_000, lambda number: f"e/{number:06d}" + (".jsonl" if not number % 1_000 else ".crc"))
     with serving(objects):
         storage.is_file(f"{URL}/none")  # what the library needs, however many objects there are
@@ -78,7 +78,7 @@ def test_nothing_is_kept_of_objects_that_are_left_out() -> None:
 
 
 def test_the_number_of_objects_that_are_listed_is_shown_meanwhile() -> None:
-    """A long listing is no silence."""
+    """A long listing shows progress."""
     steps: list[tuple[str, int, int]] = []
     with serving(Objects(1_200, lambda number: f"e/{number:06d}.jsonl", row)):
         open_source([f"{URL}/e"], step=lambda *step: steps.append(step))
@@ -96,7 +96,7 @@ _ENDLESS = "<IsTruncated>true</IsTruncated><NextContinuationToken>again</NextCon
 
 @pytest.mark.parametrize("url", [f"{URL}/e", f"{URL}/e/*"])
 def test_a_listing_that_ends_early_is_an_error(url: str) -> None:
-    """And never a shorter export."""
+    """It never becomes a shorter export."""
     objects = Objects(3 * PAGE, lambda number: f"e/{number:06d}.jsonl")
     later = {"continuation-token", "start-after"}  # every page but the first
     with serving(objects):
@@ -129,7 +129,7 @@ def test_a_store_that_asks_for_fewer_requests_is_asked_again() -> None:
 
 
 def test_an_object_that_is_listed_twice_is_read_once() -> None:
-    """A Notice says so."""
+    """A notice says so."""
 
     def twice(kind: str, key: str, query: dict[str, str]) -> Answer | None:
         return listing("e/1", "e/2", "e/1") if kind == "LIST" and query["prefix"] == "e/" else None
@@ -141,7 +141,7 @@ def test_an_object_that_is_listed_twice_is_read_once() -> None:
 
 
 def test_a_store_whose_listing_has_no_order_is_listed_whole() -> None:
-    """Nothing is jumped over then."""
+    """Nothing is skipped then."""
     objects = Objects(4 * PAGE, lambda number: f"e/{number:06d}/{number % 2}/a")
 
     def backwards(kind: str, key: str, query: dict[str, str]) -> Answer | None:
@@ -189,7 +189,7 @@ def test_a_name_that_is_not_utf_8_is_an_error() -> None:
 
 
 def test_small_objects_are_requested_twice_for_a_plan(tmp_path: Path) -> None:
-    """One request recognises an object and has its digest, one has its rows."""
+    """One request recognises an object and gets its digest, another gets its rows."""
     objects = Objects(300, lambda number: f"e/{number:06d}.jsonl", row)
     options = PlanOptions(mapping="segment", workers=0, max_rejects="100%")
     with serving(objects):
@@ -199,7 +199,7 @@ def test_small_objects_are_requested_twice_for_a_plan(tmp_path: Path) -> None:
 
 
 def test_statuses_are_those_that_each_object_would_give() -> None:
-    """Of names in any order, between many others, and of such as are not there."""
+    """For names in any order, between many others, and for missing ones."""
     objects = Objects(3_000, lambda number: f"e/{number:06d}", row, page=1_000)
     names = [f"{URL}/e/{number:06d}" for number in (*range(2_999, -1, -7), 9_999, *range(0, 3_000, 50), 12, 3)]
     with serving(objects):
@@ -213,7 +213,7 @@ def test_statuses_are_those_that_each_object_would_give() -> None:
 
 
 def test_objects_that_may_not_be_listed_are_asked_for_one_by_one() -> None:
-    """Rights to read objects are enough for a plan of objects that were named."""
+    """Permission to read objects is enough for a plan of objects that were named."""
 
     def denied(kind: str, key: str, query: dict[str, str]) -> Answer | None:
         return refusal(403, "AccessDenied") if kind == "LIST" else None
@@ -227,7 +227,7 @@ def test_objects_that_may_not_be_listed_are_asked_for_one_by_one() -> None:
 
 @pytest.mark.parametrize("taken", [0, 1, 40])
 def test_objects_are_read_ahead_of_their_turn_and_released_after_it(taken: int) -> None:
-    """Each is requested once, also where the loop over them ends early."""
+    """Each is requested once, also if the loop over them ends early."""
     from pipeline.storage.store import _AHEAD
 
     objects = Objects(40, lambda number: f"e/{number:06d}", row)

@@ -1,4 +1,4 @@
-"""Delimited files without a header whose columns a mapping names, or the operator with `--set columns`."""
+"""Delimited files without a header whose columns come from a mapping, or from the operator with `--set columns`."""
 
 from __future__ import annotations
 

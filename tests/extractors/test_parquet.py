@@ -1,4 +1,4 @@
-"""Parquet and ORC: each type by the one table, row groups streamed, what JSON cannot hold rejected, damage named."""
+"""Parquet and ORC: each type by the one table, row groups streamed, values beyond JSON rejected, damage named."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ print(count, "pandas" in sys.modules)
 
 
 def test_reading_leaves_pandas_out(tmp_path: Path) -> None:
-    """Arrow imports pandas to make numpy arrays, and to take Python values: 25 MB and half a second a process."""
+    """Arrow imports pandas to make numpy arrays, and for Python values: 25 MB and half a second per process."""
     for number, (column, _) in enumerate(TABLE.values()):
         pq.write_table(pa.table({"x": column}), tmp_path / str(number))
     count = sum(len(column) for column, _ in TABLE.values())
@@ -171,8 +171,8 @@ def test_reading_leaves_pandas_out(tmp_path: Path) -> None:
     assert done.stdout == f"{count} False\n"
 
 
-def test_what_an_object_of_json_cannot_hold_is_warned_of(tmp_path: Path) -> None:
-    """NaN is no number of JSON and is read as absent; an object has each key once, and the last value wins. The warning
+def test_values_beyond_json_are_warned_of(tmp_path: Path) -> None:
+    """NaN is not a JSON number and is read as absent; an object has each key once, and the last value wins. The warning
     names row and column."""
     keys = pa.array([[("a", 1)], [("k", 1), ("k", 2)], []], pa.map_(pa.string(), pa.int64()))
     twice = pa.StructArray.from_arrays([[1, 2, 3], [4, 5, 6]], names=["k", "k"], mask=pa.array([True, False, True]))
@@ -186,7 +186,7 @@ def test_what_an_object_of_json_cannot_hold_is_warned_of(tmp_path: Path) -> None
 
 
 def test_blocks_are_rows_of_one_row_group(tmp_path: Path) -> None:
-    """A block is at most so many rows of one row group; offsets count rows of the part."""
+    """A block has at most this many rows of one row group; offsets count rows of the part."""
     part = part_of(tmp_path / "a", pa.table({"x": list(range(25))}), row_group_size=10)
     blocks = list(extractors.blocks(part, block_rows=4))
     assert [block.index for block in blocks] == list(range(8))
@@ -197,7 +197,7 @@ def test_blocks_are_rows_of_one_row_group(tmp_path: Path) -> None:
     assert extractors.rows(part, blocks[3]).offset(2) == 12
 
 
-def test_a_damaged_page_is_told(tmp_path: Path) -> None:
+def test_a_damaged_page_is_reported(tmp_path: Path) -> None:
     """Damage in the middle of a file is an unreadable export, also halfway."""
     table = pa.table({"x": [str(n) * 50 for n in range(2000)]})
     part = part_of(tmp_path / "a", table, compression="gzip", use_dictionary=False)
@@ -207,8 +207,8 @@ def test_a_damaged_page_is_told(tmp_path: Path) -> None:
         list(extractors.blocks(part))
 
 
-def test_columns_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    """A second column of one name is read under another, with a notice."""
+def test_columns_of_one_name_are_renamed(tmp_path: Path) -> None:
+    """A second column with the same name is read under another one, with a notice."""
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
     pq.write_table(table, tmp_path / "a")
     source = extractors.open_source([str(tmp_path / "a")])
@@ -217,14 +217,14 @@ def test_columns_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_the_names_of_columns_need_no_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What only counts names does not convert the columns, twice where rows are Members."""
+    """Counting names does not convert the columns, even if rows are Members."""
     (rows,) = all_rows(part_of(tmp_path / "a", pa.table({"b": ["1"], "a": [2]})))
     monkeypatch.setattr(ColumnReader, "values", lambda *given: 1 / 0)
     assert rows.columns == ("b", "a")
 
 
-def test_a_row_as_text_and_as_content(tmp_path: Path) -> None:
-    """A reject shows the row as JSON; its content does not change with what was done to the record."""
+def test_a_row_as_json_and_as_content(tmp_path: Path) -> None:
+    """A reject shows the row as JSON; its content does not change when the record is changed."""
     table = pa.table({"b": pa.array([D("1.10"), None], pa.decimal128(5, 2)), "a": ["x", "y"]})
     (rows,) = all_rows(part_of(tmp_path / "a", table))
     for row in rows:
@@ -247,7 +247,7 @@ def test_a_row_as_text_and_as_content(tmp_path: Path) -> None:
     ids=lambda column: str(column.type),
 )
 def test_a_slice_of_a_column_is_its_rows(column: pa.Array) -> None:
-    """A column that does not begin at its buffers' beginning gives its own rows, warnings included."""
+    """A column that does not begin at the start of its buffers gives its own rows, warnings included."""
     whole, part = ColumnReader(), ColumnReader()
     assert part.values("x", column.slice(1, 3)) == whole.values("x", column)[1:]
     assert [(row + 1, code, said) for row, code, said in part.warnings] == whole.warnings != []
@@ -329,7 +329,7 @@ def written(name: str) -> bytes:
 
 
 def footer_of(whole: bytes) -> int:
-    """Where the footer begins."""
+    """The offset of the footer."""
     return len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
 
 
@@ -357,7 +357,7 @@ def check(name: str, path: Path, seed: int, count: int) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_one_damaged_byte_of_a_footer_loses_no_row(tmp_path: Path, name: str) -> None:
     """Every row is read, or the file is named as damaged; nothing else is raised. `make soak` tries it more often. A
-    whole file contradicts nothing: page indexes lie between the columns and the footer; an empty table has no page."""
+    whole file has no contradiction: page indexes are between the columns and the footer; an empty table has no page."""
     check(name, tmp_path / "a.parquet", 2, 70)
     (tmp_path / "a.parquet").write_bytes(written(name))
     assert ids(tmp_path / "a.parquet") == RIGHT
@@ -372,7 +372,7 @@ def parquet(table: pa.Table, **options: Any) -> bytes:
 
 
 def damages() -> dict[str, tuple[bytes, str]]:
-    """Damaged files, and what is said of each."""
+    """Damaged files, and the message for each."""
     whole = written("uncompressed")
     checked = parquet(PLAIN, compression="none", use_dictionary=False, write_page_checksum=True)
     footer, at = footer_of(whole), checked.index(b"s5")
@@ -384,7 +384,7 @@ def damages() -> dict[str, tuple[bytes, str]]:
         "a name that is not UTF-8": (whole[:name] + b"\xff\xff" + whole[name + 2 :], "can't decode"),
         # Every event would lack that property.
         "two names of a column": (whole[:name] + b"ie" + whole[name + 2 :], "column 'ie', row group 1 'id'"),
-        # The footer agrees with itself, but leaves out a row group that lies in the file.
+        # The footer agrees with itself, but lacks a row group that is in the file.
         "a lost row group": (
             second[: footer_of(second)] + first[end:], f"no column for the page at byte {end:,}",
         ),
@@ -397,7 +397,8 @@ def damages() -> dict[str, tuple[bytes, str]]:
 
 
 def test_damage_is_named(tmp_path: Path) -> None:
-    """With what contradicts it: a writer's checksums, the names, the length of the footer, the pages of the file."""
+    """The message names what contradicts it: a writer's checksums, the names, the length of the footer, the pages of
+    the file."""
     for what, (content, cause) in damages().items():
         (tmp_path / "a.parquet").write_bytes(content)
         with pytest.raises(UnreadableExport, match=f"a.parquet is not a whole Parquet file: .*{cause}") as raised:
@@ -406,7 +407,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
 
 
 def test_row_groups_that_a_footer_lost_are_missed(tmp_path: Path) -> None:
-    """The rows of the file and those of its row groups are stated apart."""
+    """The message has the rows of the file and those of its row groups separately."""
     whole = written("uncompressed")
     found = set()
     for at in range(footer_of(whole), footer_of(whole) + 60):  # the schema, then the number of rows

@@ -1,4 +1,4 @@
-"""Finding the parts of an export: what is taken, in which order, and what is left out and told."""
+"""Finding the parts of an export: what is read, in which order, and what is left out with a notice."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def codes(source: Source) -> list[tuple[str, str]]:
     ],
 )
 def test_files_are_found_in_their_natural_order(tmp_path: Path, names: str, given: str, found: str) -> None:
-    """Hour 9 comes before hour 10, folders are walked to the bottom, a pattern takes the files it matches and no
-    others, and a file that exists is taken by its name, brackets and all."""
+    """Hour 9 comes before hour 10, folders are read recursively, a pattern matches only its files, and an existing file
+    is found by its name, including brackets."""
     write(tmp_path, {name: rows_like(at) for at, name in enumerate(names.split())})
     source = extractors.open_source([str(tmp_path / given)])
     assert paths(source) == found.split()
@@ -66,8 +66,8 @@ def test_a_single_file_shows_its_name(tmp_path: Path) -> None:
     assert (part.format, part.codecs, part.dialect) == ("jsonl", (), Dialect())
 
 
-def test_standard_input_is_kept_beside_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`-` spools what is piped in, so that the plan can read it again."""
+def test_standard_input_is_kept_with_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`-` spools the piped input, so that the plan can read it again."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(ROW))))
     (part,) = extractors.open_source(["-"], spool=tmp_path / "plan").parts
     assert (part.path, part.codecs) == ("stdin", ("gzip",))
@@ -90,18 +90,18 @@ READ_ME = b"# Export\n\nSee the wiki, please.\n"
         ({"t/_delta_log/0.json": ROW, "t/a.parquet": b"PAR1"}, [""], UnreadableExport, "Delta"),
     ],
 )
-def test_what_is_no_export_is_an_error(
+def test_sources_without_an_export_are_an_error(
     tmp_path: Path, files: dict[str, bytes], given: list[str], kind: type[Exception], message: str
 ) -> None:
-    """Nothing named, nothing there, nothing but other files, and a table whose files hold deleted rows too; a file
-    that a person names is never passed over."""
+    """Nothing given, nothing there, only other files, and a table whose files also contain deleted rows; a file that a
+    person names is never skipped."""
     write(tmp_path, files)
     with pytest.raises(kind, match=message) as raised:
         extractors.open_source([str(tmp_path / one) for one in given])
     assert raised.value.hint
 
 
-def test_an_empty_file_is_told_and_no_error(tmp_path: Path) -> None:
+def test_an_empty_file_is_a_notice_and_not_an_error(tmp_path: Path) -> None:
     """A day without events is an empty file: no part, and a notice."""
     write(tmp_path, {"a.json": b"", "b.json.gz": gzip.compress(b""), "c.json": b"\n \r\n", "d.json": b"\xef\xbb\xbf"})
     source = extractors.open_source([str(tmp_path)])
@@ -127,9 +127,9 @@ def test_a_copy_of_a_file_is_read_once(tmp_path: Path) -> None:
     assert source.parts[0].digest == extractors.digest_of(source.parts[0])
 
 
-def test_markers_and_hidden_files_are_left_out_and_told(tmp_path: Path) -> None:
-    """What a writer or a desktop leaves beside an export is no part of it. A name alone never hides an export: a marker
-    with a megabyte of rows is a part."""
+def test_markers_and_hidden_files_are_left_out_and_reported(tmp_path: Path) -> None:
+    """Files that a writer or a desktop adds to an export are not part of it. A name by itself never hides an export: a
+    marker with a megabyte of rows is a part."""
     left_out = [".DS_Store", ".git/config", "_SUCCESS", "7_2024-01-01_complete", "a.json.crc"]
     write(tmp_path, dict.fromkeys(left_out, b"x") | {"a.json": ROW, "events_complete": ROW * 10_000})
     source = extractors.open_source([str(tmp_path)])
@@ -139,8 +139,8 @@ def test_markers_and_hidden_files_are_left_out_and_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [READ_ME, b"\x89PNG\r\n\x1a\n0000", b"%PDF-1.7\n"])
-def test_what_cannot_hold_rows_is_left_out_of_a_folder(tmp_path: Path, content: bytes) -> None:
-    """A read-me, a picture or a document beside the export is told and passed."""
+def test_files_that_cannot_have_rows_are_left_out_of_a_folder(tmp_path: Path, content: bytes) -> None:
+    """A read-me, a picture or a document next to the export is skipped with a notice."""
     write(tmp_path, {"a.json": ROW, "other": content})
     source = extractors.open_source([str(tmp_path)])
     assert paths(source) == ["a.json"]
@@ -165,7 +165,8 @@ def test_what_cannot_hold_rows_is_left_out_of_a_folder(tmp_path: Path, content: 
     ],
 )
 def test_a_foreign_file_is_named_with_what_to_do(tmp_path: Path, content: bytes, name: str) -> None:
-    """What may hold rows but cannot be read stops the run, even in a folder: it would be lost otherwise."""
+    """A file that may have rows but cannot be read stops the run, even in a folder: its rows would be lost
+    otherwise."""
     write(tmp_path, {"a.json": ROW, "b.json": content})
     with pytest.raises(UnreadableExport, match=name) as raised:
         extractors.open_source([str(tmp_path)])
@@ -173,7 +174,7 @@ def test_a_foreign_file_is_named_with_what_to_do(tmp_path: Path, content: bytes,
 
 
 def test_a_format_is_recognised_by_content(tmp_path: Path) -> None:
-    """Names say nothing: JSON lines called .csv, a table called .json, a gzip called .txt; nor does a broken row."""
+    """Names do not matter: JSON lines called .csv, a table called .json, a gzip called .txt; nor does a broken row."""
     files = {"a.csv": ROW, "b.json": b"event,time\na,1\n", "c.txt": gzip.compress(rows_like(1))}
     write(tmp_path, {**files, "d.json": b"oops\n" + ROW * 3})
     parts = extractors.open_source([str(tmp_path)]).parts
@@ -181,14 +182,14 @@ def test_a_format_is_recognised_by_content(tmp_path: Path) -> None:
 
 
 def test_a_part_of_an_unknown_format_is_not_read(tmp_path: Path) -> None:
-    """As a plan of a later version could name one."""
+    """A plan of a later version could name such a format."""
     part = Part(0, "a", str(tmp_path / "a"), "", (), "later", Dialect(), 1, 1)
     with pytest.raises(UnreadableExport, match="'later'"):
         extractors.blocks(part)
 
 
 def test_reports_describe_a_part(tmp_path: Path) -> None:
-    """One line says the format, what is unusual about it, and its containers."""
+    """One line has the format, what is unusual about it, and its containers."""
     part = part_of(tmp_path / "a.zip", zipped(gzip.compress("event;time\na;1\n".encode("utf-16"))))
     expected = 'CSV, 2 columns, delimiter ";", utf-16, byte order mark, in gzip in zip'
     assert extractors.describe(part) == expected

@@ -1,4 +1,5 @@
-"""Exports in an object store: the same events as from a folder, and nothing left out or changed in silence."""
+"""Exports in an object store: the same events as from a folder, and nothing is left out or changed without a
+message."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def same_in_a_bucket(name: str, bucket: Bucket) -> None:
 
 @pytest.mark.parametrize("filler", ["", "f" * 2_000, "f" * 40_000])
 def test_blocks_of_an_object_are_those_of_a_file(filler: str, bucket: Bucket, tmp_path: Path) -> None:
-    """They are cut at the same bytes, also where a line is longer than what is read at each boundary."""
+    """They are cut at the same bytes, also if a line is longer than what is read at each boundary."""
     content = lines(0, 30, filler)
     (tmp_path / "rows.jsonl").write_bytes(content)
     (here,) = open_source([str(tmp_path / "rows.jsonl")]).parts
@@ -75,7 +76,7 @@ def test_blocks_of_an_object_are_those_of_a_file(filler: str, bucket: Bucket, tm
 
 
 def test_a_bucket_is_planned_sent_and_verified(bucket: Bucket, tmp_path: Path, call: Any) -> None:
-    """The whole way by commands, with workers; no file of a plan has the credentials."""
+    """Every step by command, with workers; no file of a plan contains the credentials."""
     bucket.put("day/1.jsonl", lines(0, 4_000))
     bucket.put("day/2.jsonl.gz", gzip.compress(lines(4_000, 500)))
     plan, sets = str(tmp_path / "plan"), [word for name in COLUMNS for word in ("--set", f"{name}={name}")]
@@ -94,7 +95,7 @@ def found(*urls: str) -> list[str]:
 
 
 def test_objects_prefixes_and_patterns(bucket: Bucket) -> None:
-    """Each object once and in natural order, whatever its key looks like."""
+    """Each object is read once and in natural order, whatever its key looks like."""
     keys = ("a/2024-1-9.jsonl", "a/2024-1-10.jsonl", "a/b//ü #1%.jsonl", "a/[c].jsonl", "ab/other.jsonl")
     for number, key in enumerate(keys):
         bucket.put(key, lines(number, 1))
@@ -111,8 +112,8 @@ def test_objects_prefixes_and_patterns(bucket: Bucket) -> None:
 
 
 def test_a_question_mark_and_another_place(bucket: Bucket, tmp_path: Path) -> None:
-    """Without a name and an equals sign behind it, it is no query of a URL; in brackets it is that character. Paths of
-    a store and of this machine in one plan are shown in full, so that no two are alike."""
+    """Unless a name and an equals sign follow it, it does not begin the query of a URL; in brackets it is the character
+    itself. If a plan has paths of a store and of this machine, they are shown in full, so that no two look the same."""
     there = bucket.put("day=1/a", lines(0, 1))
     for number, key in enumerate(("day=2/b", "d?y=3/a"), 1):
         bucket.put(key, lines(number, number + 1))
@@ -122,8 +123,8 @@ def test_a_question_mark_and_another_place(bucket: Bucket, tmp_path: Path) -> No
     assert found(str(tmp_path), there) == [str(tmp_path / "a.jsonl"), there]
 
 
-def test_what_is_no_export_is_left_out_and_named(bucket: Bucket, tmp_path: Path) -> None:
-    """Markers, hidden files, empty objects, copies, plans of our own."""
+def test_files_outside_the_export_are_left_out_and_named(bucket: Bucket, tmp_path: Path) -> None:
+    """Markers, hidden files, empty objects, copies, and plans that backcast wrote."""
     bucket.put("e/rows.jsonl", lines(0, 3))
     for key in ("e/_SUCCESS", "e/.hidden", "e/.tmp/x.jsonl", "e/empty.jsonl"):
         bucket.put(key, b"")
@@ -198,7 +199,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz"])
 def test_an_object_that_changes_while_it_is_planned_is_refused(name: str, bucket: Bucket, tmp_path: Path) -> None:
-    """Whatever part of it was read before."""
+    """It does not matter which part of it was read before."""
 
     def packed(first: int) -> bytes:
         content = lines(first, 6_000)
@@ -219,7 +220,7 @@ def test_an_object_that_changes_while_it_is_planned_is_refused(name: str, bucket
 
 
 def test_what_a_file_is_compared_by() -> None:
-    """Size and time, or size and etag where there is one: a copy of an object has another time."""
+    """Size and time, or size and etag if there is one: a copy of an object has another time."""
     status = storage.FileStatus(1, 2, "e")
     assert status.is_same(storage.FileStatus(1, 3, "e"))
     assert not status.is_same(storage.FileStatus(1, 2, "f"))
@@ -228,8 +229,8 @@ def test_what_a_file_is_compared_by() -> None:
     assert not storage.FileStatus(1, 3).is_same(status)
 
 
-def test_a_file_that_lies_beside_another_is_missing_only_where_it_is_not_there(bucket: Bucket) -> None:
-    """Names of columns that may not be read are an error: without them rows would have other names."""
+def test_a_neighbouring_file_is_missing_only_if_it_does_not_exist(bucket: Bucket) -> None:
+    """If the file of column names may not be read, that is an error: without it rows would have other names."""
     rows, name = bucket.put("day/hit_data.tsv", b"1\t2\n"), "column_headers.tsv"
     assert beside(rows, rows, (), name) == b""
     bucket.put(f"day/{name}", b"a\tb\n")

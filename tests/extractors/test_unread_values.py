@@ -1,4 +1,4 @@
-"""What a mapping drops is not judged, and NaN is what `nan` says, in every format."""
+"""Values that a mapping drops are not judged, and NaN is what `nan` says, in every format."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def planned(folder: Path, form: str, value: Any, nan: str = "null", drop: str = 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_dropped_column_rejects_no_row(tmp_path: Path, form: str) -> None:
-    """Bytes that are no text, and a number that no double holds; unless the column is dropped the row is a reject."""
+    """Bytes that are not text, and a number that no double can represent; unless the column is dropped the row is a
+    reject."""
     assert planned(tmp_path / "kept", form, b"\xff\xfe").rows.rejected == 1
     plan = planned(tmp_path / "dropped", form, b"\xff\xfe", drop=", odd")
     assert (plan.rows.rejected, plan.events.made, dict(plan.warnings)) == (0, 1, {})
@@ -98,7 +99,7 @@ def test_nan_is_null_or_a_reject_in_every_format(tmp_path: Path, form: str) -> N
 
 
 def test_a_dropped_cell_is_the_same_however_its_row_is_found(tmp_path: Path) -> None:
-    """Right after it was read, and by its number: bytes that are no text next to escapes, and a null."""
+    """Right after the row was read, and by its number: bytes that are not text next to escapes, and a null."""
     rows = [b'"x\xff\\"y","1"', rb'"x\"y","2"', rb'\N,"3"', b'"x\xff","4"']
     (tmp_path / "x.csv").write_bytes(b"\n".join([b'"odd","n"', *rows, b""]))
     (part,) = extractors.open_source([str(tmp_path / "x.csv")], rules=FileRules(encoding="utf-8", escape="\\")).parts
@@ -109,7 +110,7 @@ def test_a_dropped_cell_is_the_same_however_its_row_is_found(tmp_path: Path) -> 
 
 
 def test_a_row_with_nan_is_checked_as_others_are(tmp_path: Path) -> None:
-    """A repeated name is told, and an integer beyond 2^53."""
+    """A repeated name is reported, and so is an integer beyond 2^53."""
     (tmp_path / "x.jsonl").write_text('{"a":NaN,"a":2,"b":{"c":NaN},"d":9007199254740993}\n', encoding="utf-8")
     (part,) = extractors.open_source([str(tmp_path / "x.jsonl")], rules=FileRules(nan="null")).parts
     (block,) = extractors.blocks(part)

@@ -39,19 +39,20 @@ from tests.support.export_apis import (
     truncated,
     uuid,
 )
-from tests.support.scripted_server import Asked, Said
+from tests.support.scripted_server import Asked, Canned
 
 APIS: dict[str, Api] = {
     "mixpanel": Mixpanel([*spread(90, 2), START + 3 * DAY + 5]),
     "amplitude": Amplitude([*spread(90, 2), START + 3 * DAY + 5]),
     "posthog": PostHog([*spread(90, 2), START + 3 * DAY + 5]),
 }
-"""Three days with events and one without, of four."""
+"""Four days, three of them with events."""
 
 
 @pytest.mark.parametrize("name", APIS)
 def test_a_fetched_folder_is_planned_without_a_hint(name: str, tmp_path: Path) -> None:
-    """All events of all windows are rows of the plan, which recognises the tool; the rest of the folder is no row."""
+    """All events of all windows are rows of the plan, which recognises the tool; the other files of the folder are not
+    read as rows."""
     api = APIS[name]
     found, _ = fetched(api, tmp_path / "export", 4)
     plan = pipeline.plan_export(tmp_path / "export", tmp_path / "plan", PlanOptions(workers=0))
@@ -93,8 +94,8 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", APIS)
 def test_a_fault_that_passes_changes_nothing(name: str, tmp_path: Path) -> None:
-    """Whatever request it meets, the folder has the bytes of a fetch without a fault, but for the manifest, which names
-    the port."""
+    """Whichever request fails, the folder has the bytes of a fetch without a fault, except for the manifest, which
+    names the port."""
     fetched(APIS[name], tmp_path / "undisturbed", 4)
     undisturbed = files(tmp_path / "undisturbed")
     del undisturbed[MANIFEST]
@@ -111,7 +112,8 @@ def test_a_fault_that_passes_changes_nothing(name: str, tmp_path: Path) -> None:
 
 
 def test_what_is_too_large_for_amplitude_is_divided_down_to_hours(tmp_path: Path) -> None:
-    """A 400 halves the window; each hour is fetched exactly once, and none is asked for alone that fits with others."""
+    """A 400 halves the window; each hour is fetched exactly once, and no hour is asked for alone if it fits together
+    with others."""
     api = Amplitude([START + 9 * HOUR + n for n in range(20)] + [START + 17 * HOUR], most=20)
     found, asked = fetched(api, tmp_path)
     hours = [(one.query["start"][-2:], one.query["end"][-2:]) for one in asked]
@@ -122,7 +124,7 @@ def test_what_is_too_large_for_amplitude_is_divided_down_to_hours(tmp_path: Path
 
 
 def test_an_hour_that_is_too_large_is_refused(tmp_path: Path) -> None:
-    """Nothing smaller can be asked for, so the error names the way that is left; what fits stays."""
+    """There is no smaller window, so the error names the other way to get it; what fits is kept."""
     api = Amplitude([START + 60, START + 61, START + 20 * HOUR], most=1)
     with pytest.raises(Refused, match=r"2023-03-01 to 2023-03-01T01:00:00.*400") as caught:
         fetched(api, tmp_path)
@@ -130,12 +132,12 @@ def test_an_hour_that_is_too_large_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_window_that_cannot_be_given_whole_is_divided(tmp_path: Path) -> None:
-    """Where a tool keeps failing at some days together, it is asked for fewer of them."""
+    """If a tool keeps failing for several days together, it is asked for fewer of them."""
 
     class Slow(Mixpanel):
-        def answer(self, asked: Asked) -> Said:
+        def answer(self, asked: Asked) -> Canned:
             query = asked.query
-            return Said(504) if query.get("from_date") != query.get("to_date") else super().answer(asked)
+            return Canned(504) if query.get("from_date") != query.get("to_date") else super().answer(asked)
 
     api = Slow([START + number % 4 * DAY for number in range(40)])
     found, _ = fetched(api, tmp_path, 4, window=4.0 * DAY)
@@ -143,7 +145,7 @@ def test_a_window_that_cannot_be_given_whole_is_divided(tmp_path: Path) -> None:
 
 
 def test_a_day_that_is_never_given_whole_leaves_the_fetch_unfinished(tmp_path: Path) -> None:
-    """Exit 6, and the plan refuses the folder; a later run has only that day left."""
+    """Exit 6, and `plan` refuses the folder; a later run has only that day left."""
     whole = Mixpanel(spread(30, 3))
     broken = replace(whole, faults={number: truncated(0.5) for number in range(2, 50)})
     with pytest.raises(Unfinished, match=r"2023-03-02 to 2023-03-03.*cut off"):
@@ -153,7 +155,7 @@ def test_a_day_that_is_never_given_whole_leaves_the_fetch_unfinished(tmp_path: P
 
 
 def test_fewer_events_than_counted_are_asked_for_again(tmp_path: Path) -> None:
-    """A file that is complete only the second time is taken then."""
+    """If a file is complete only the second time, the second one is kept."""
     api = replace(APIS["mixpanel"], faults={0: plain(lambda lines: b"".join(lines.splitlines(True)[:-1]))})
     found, asked = fetched(api, tmp_path, 2)
     assert len(asked) == 6
@@ -177,7 +179,7 @@ def test_a_count_that_stays_larger_is_recorded(name: str, tmp_path: Path) -> Non
 
 
 def test_a_count_that_is_refused_is_asked_for_once(tmp_path: Path) -> None:
-    """The fetch goes on without it, and says so: in a warning, and in the manifest."""
+    """The fetch continues without it, and says so: in a warning, and in the manifest."""
     warnings: list[str] = []
     api = replace(APIS["mixpanel"], faults={1: instead(403, b"no JQL for testMARKED-mixpanel")})
     found, asked = fetched(api, tmp_path, 4, warn=warnings.append)
@@ -188,13 +190,13 @@ def test_a_count_that_is_refused_is_asked_for_once(tmp_path: Path) -> None:
 
 
 def test_the_limits_of_a_tool_are_kept(tmp_path: Path) -> None:
-    """Mixpanel: 60 exports in any hour and 3 in any second, on the clock of the fetch; how long that is, is told."""
+    """Mixpanel: 60 exports in any hour and 3 in any second, by the clock of the fetch; the wait is announced."""
     clock, times = FakeClock(), list[float]()
 
     class Timed(Mixpanel):
-        def answer(self, asked: Asked) -> Said:
+        def answer(self, asked: Asked) -> Canned:
             times.append(clock.time)
-            return Said(404)
+            return Canned(404)
 
     warnings: list[str] = []
     fetched(Timed([]), tmp_path, 126, clock=clock, count=False, warn=warnings.append)
@@ -224,9 +226,9 @@ def test_a_query_of_posthog_that_takes_too_long_is_asked_for_less(tmp_path: Path
     assert len(found.manifest.windows) == 4
 
 
-def test_a_copy_in_posthog_at_the_edge_of_a_page_is_no_missing_event(tmp_path: Path) -> None:
-    """The service may still hold an event twice; distinct events are counted on both sides, so that copies hide no
-    missing event either. It counts the same pairs of time and uuid that are counted in the file."""
+def test_a_copy_in_posthog_at_the_edge_of_a_page_is_not_a_missing_event(tmp_path: Path) -> None:
+    """The service may still have an event twice. Distinct pairs of time and uuid are counted at the service and in the
+    file, so copies do not hide a missing event either."""
 
     class Twice(PostHog):
         def rows(self) -> list[tuple[float, str, int]]:
@@ -245,7 +247,7 @@ def test_a_copy_in_posthog_at_the_edge_of_a_page_is_no_missing_event(tmp_path: P
 
 @pytest.mark.parametrize("name", APIS)
 def test_a_key_that_is_refused_stops_at_once(name: str, tmp_path: Path) -> None:
-    """401 is not tried again, and the key that the answer repeats is not shown."""
+    """401 is not tried again, and the key is masked in the message if the answer repeats it."""
     marks = b"bad key: testMARKED-account testMARKED-mixpanel testMARKED-amplitude phx_testMARKED"
     api = replace(APIS[name], faults={number: instead(401, marks) for number in range(9)})
     with exporting(api) as server:
@@ -258,7 +260,7 @@ def test_a_key_that_is_refused_stops_at_once(name: str, tmp_path: Path) -> None:
 
 
 def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
-    """The keys go to the host that was named, and the error names the other one."""
+    """The keys go only to the host that was named, and the error names the other one."""
     api = replace(APIS["mixpanel"], faults={0: instead(302, b"", {"Location": "https://other.example/x"})})
     with pytest.raises(Refused, match="302") as caught:
         fetched(api, tmp_path)
@@ -266,7 +268,7 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_each_region_has_its_host() -> None:
-    """Or any address that is named."""
+    """Or any address that is given."""
     hosts = {
         ("mixpanel", "us"): "https://data.mixpanel.com", ("mixpanel", "eu"): "https://data-eu.mixpanel.com",
         ("mixpanel", "in"): "https://data-in.mixpanel.com", ("amplitude", "us"): "https://amplitude.com",
@@ -279,7 +281,7 @@ def test_each_region_has_its_host() -> None:
 
 
 def test_each_archive_stays_as_it_came(tmp_path: Path) -> None:
-    """The zip of Amplitude is the one that was sent, with its members."""
+    """The zip of Amplitude is the one that was received, with its members."""
     api = APIS["amplitude"]
     found, _ = fetched(api, tmp_path)
     with zipfile.ZipFile(tmp_path / found.manifest.files[0].file) as archive:

@@ -30,7 +30,7 @@ def words(server: Server, folder: Path, tool: str = "mixpanel") -> list[object]:
 
 
 def test_a_fetch_says_what_it_has_and_what_is_next(call: Call, tmp_path: Path) -> None:
-    """Exit 0; the next command works as it is printed; a second run checks the digests."""
+    """Exit 0; the printed next command works; a second run checks the digests."""
     with exporting(Mixpanel(spread(40, 3))) as server:
         done = call(*words(server, tmp_path / "export"))
         again = call(*words(server, tmp_path / "export"), "--json")
@@ -45,7 +45,7 @@ def test_a_fetch_says_what_it_has_and_what_is_next(call: Call, tmp_path: Path) -
 
 
 def test_a_tool_that_counts_more_than_it_gave_is_exit_7(call: Call, tmp_path: Path) -> None:
-    """Although every file is whole."""
+    """The exit code is 7 although every file is whole."""
     api = Mixpanel(spread(40, 3))
     api.uncounted = 2
     with exporting(api) as server:
@@ -55,7 +55,7 @@ def test_a_tool_that_counts_more_than_it_gave_is_exit_7(call: Call, tmp_path: Pa
 
 
 def test_a_window_without_an_event_is_exit_4(call: Call, tmp_path: Path) -> None:
-    """404 for all of it is more likely a wrong project than the truth."""
+    """404 for all of it means a wrong project more often than an empty window."""
     with exporting(Amplitude([])) as server:
         done = call(*words(server, tmp_path, "amplitude"))
     assert done.code == 4
@@ -63,7 +63,7 @@ def test_a_window_without_an_event_is_exit_4(call: Call, tmp_path: Path) -> None
 
 
 def test_a_refusal_is_exit_5(call: Call, tmp_path: Path) -> None:
-    """Two lines, without the key that the answer repeats."""
+    """Two lines, without the key, which the answer repeats."""
     for status in (401, 403, 400, 302):
         api = replace(Mixpanel(spread(9, 1)), faults={0: instead(status, KEYS["BACKCAST_MIXPANEL_SECRET"].encode())})
         with exporting(api) as server:
@@ -74,7 +74,7 @@ def test_a_refusal_is_exit_5(call: Call, tmp_path: Path) -> None:
 
 
 def test_a_tool_that_asks_for_too_long_a_wait_is_exit_6(call: Call, tmp_path: Path) -> None:
-    """A Retry-After beyond --retry-for is not waited for."""
+    """A Retry-After longer than --retry-for is not waited for."""
     api = replace(Mixpanel(spread(9, 1)), faults={0: instead(429, b"", {"Retry-After": "9000"})})
     with exporting(api) as server:
         done = call(*words(server, tmp_path), "--retry-for", "1h")

@@ -1,4 +1,4 @@
-"""Bytes that are no text, archives that are damaged, answers without an end, and answers that repeat the key."""
+"""Bytes that are not text, damaged archives, endless answers, and answers that repeat the key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pipeline.http import CutOff
 from pipeline.options import PlanOptions
 from tests.fetch.test_fetch import APIS
 from tests.support.export_apis import KEYS, exporting, fetch, fetched, in_archive, instead, plain
-from tests.support.scripted_server import Said
+from tests.support.scripted_server import Canned
 
 LINES = b"".join(b'{"event":"Step %d","properties":{"time":%d,"a":"\xc3\xa9"}}\n' % (n % 3, n) for n in range(8))
 MEBIBYTE = 1 << 20
@@ -40,10 +40,11 @@ def not_text(lines: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("name", "spoil"), [("mixpanel", plain), ("amplitude", in_archive)])
-def test_bytes_that_are_no_text_are_kept_and_their_rows_rejected(
-    name: str, spoil: Callable[[Callable[[bytes], bytes]], Callable[[Said], Said]], tmp_path: Path
+def test_bytes_that_are_not_text_are_kept_and_their_rows_rejected(
+    name: str, spoil: Callable[[Callable[[bytes], bytes]], Callable[[Canned], Canned]], tmp_path: Path
 ) -> None:
-    """However often it is asked, the tool gives them: a fetch ends, and the plan says which rows they are in."""
+    """The tool gives the same bytes however often it is asked: the fetch ends, and the plan says which rows they are
+    in."""
     api = replace(APIS[name], faults=dict.fromkeys(range(99), spoil(not_text)))
     with exporting(api) as server:
         found = fetch(api, server, tmp_path / "export", count=False)
@@ -52,10 +53,10 @@ def test_bytes_that_are_no_text_are_kept_and_their_rows_rejected(
     assert plan.rejects == {"bad_utf8": 3}
 
 
-def test_bytes_of_posthog_that_are_no_text_are_kept(tmp_path: Path) -> None:
-    """In the text of the properties, in an id, and properties that are too deep to be opened."""
+def test_bytes_of_posthog_that_are_not_text_are_kept(tmp_path: Path) -> None:
+    """In the JSON of the properties, in an id, and in properties that are nested too deeply to be opened."""
 
-    def changed(said: Said) -> Said:
+    def changed(said: Canned) -> Canned:
         body = json.dumps(said.body).encode()
         deep = b'{\\"x\\": ' + b"[" * 5_000 + b"]" * 5_000 + b', \\"price'
         for before, after in ((b'{\\"price', b'{\\"pr\xffice'), (b'"u-3"', b'"u-\xff"'), (b'{\\"price', deep)):
@@ -70,8 +71,8 @@ def test_bytes_of_posthog_that_are_no_text_are_kept(tmp_path: Path) -> None:
     assert plan.rows.rejected in (2, 3)
 
 
-def test_a_count_that_is_no_text_is_none(tmp_path: Path) -> None:
-    """Mixpanel's count of an event whose name has a byte that is not UTF-8: a warning, and the files."""
+def test_a_count_that_is_not_text_is_ignored(tmp_path: Path) -> None:
+    """Mixpanel's count of an event whose name has a byte that is not UTF-8: a warning, and the files are written."""
     warnings: list[str] = []
     fault = instead(200, b'[{"key": ["Step \xff"], "value": 1}]')
     found, _ = fetched(replace(APIS["mixpanel"], faults={1: fault}), tmp_path, warn=warnings.append)
@@ -82,7 +83,7 @@ def test_a_count_that_is_no_text_is_none(tmp_path: Path) -> None:
 @settings(max_examples=300, deadline=None)
 @given(at=st.integers(0, len(LINES) - 1), byte=st.integers(0x80, 0xFF))
 def test_one_byte_of_a_line_costs_no_other_row(tmp_path_factory: pytest.TempPathFactory, at: int, byte: int) -> None:
-    """The rows are counted as before, unless the byte was one of the structure of the last line, or before it."""
+    """The number of rows is the same, unless the byte was part of the structure of the last line, or before it."""
     file = tmp_path_factory.getbasetemp() / "one-byte.jsonl"
     file.write_bytes(LINES[:at] + bytes([byte]) + LINES[at + 1 :])
     try:
@@ -95,7 +96,7 @@ def test_one_byte_of_a_line_costs_no_other_row(tmp_path_factory: pytest.TempPath
 
 @pytest.mark.parametrize("kind", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_damaged_archive_is_one_that_was_cut_off(kind: int, tmp_path: Path) -> None:
-    """Each byte of it changed: it is asked for again, whatever the compression says of it."""
+    """Each byte of it is changed in turn: it is asked for again, whatever the decompressor makes of it."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", kind) as archive:
         for name in ("one.json", "two.json.gz"):
@@ -113,7 +114,7 @@ def test_a_damaged_archive_is_one_that_was_cut_off(kind: int, tmp_path: Path) ->
 def test_an_archive_that_stays_damaged_leaves_the_fetch_unfinished(tmp_path: Path) -> None:
     """Exit 6, with what is damaged; the other hours are there."""
 
-    def spoilt(said: Said) -> Said:
+    def spoilt(said: Canned) -> Canned:
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w", zipfile.ZIP_LZMA) as archive:
             archive.writestr("7/one.json", LINES)
@@ -133,7 +134,7 @@ LONG = bytes(100 * MEBIBYTE)
 @pytest.mark.parametrize("name", APIS)
 @pytest.mark.parametrize("coding", ["", "gzip", "zstd", "gzip, gzip"])
 def test_an_answer_without_an_end_is_read_to_its_first_words(name: str, coding: str, tmp_path: Path) -> None:
-    """A refusal has a few words; what comes after them takes no memory, compressed or not."""
+    """A refusal has a short message; what comes after it takes no memory, compressed or not."""
     body, headers = (BOMB, {"Content-Encoding": coding}) if coding else (LONG, {})
     api = replace(APIS[name], faults=dict.fromkeys(range(9), instead(401, body, headers)))
     with exporting(api) as server:
@@ -148,7 +149,7 @@ def test_an_answer_without_an_end_is_read_to_its_first_words(name: str, coding: 
 
 
 def test_the_words_of_a_refusal_are_shown_without_their_gzip(tmp_path: Path) -> None:
-    """And of one that is damaged its status stays, which says that it will not pass."""
+    """For a damaged answer the status remains, which says that trying again does not help."""
     for body, words in ((gzip.compress(b"no such project"), "401: no such project"), (b"\x1f\x8bxx", "401$")):
         fault = instead(401, body, {"Content-Encoding": "gzip"})
         with pytest.raises(Refused, match=words):
@@ -181,8 +182,8 @@ FORMS: dict[str, Callable[[str], str]] = {
     form=st.sampled_from(sorted(FORMS)),
 )
 def test_a_secret_is_masked_in_every_form(secret: str, around: tuple[str, str], form: str) -> None:
-    """Also where it is a part of what was encoded, as a password is of `user:password`. Of base64 a bit or two of the
-    first and the last character may be left."""
+    """Also if it is a part of what was encoded, as a password is of `user:password`. In base64, a bit or two of the
+    first and the last character may remain."""
     before, after = around
     shown = masking(secret).sub("***", f"said {FORMS[form](before + secret + after)} end")
     assert "***" in shown
@@ -194,7 +195,7 @@ def test_a_secret_is_masked_in_every_form(secret: str, around: tuple[str, str], 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", APIS)
 def test_an_answer_that_repeats_the_key_shows_none(name: str, form: str, tmp_path: Path) -> None:
-    """As a gateway does that prints the request: the keys, and the header that is made of them."""
+    """A gateway that prints the request does this: the keys, and the header that is made of them."""
     keys = [value for key, value in KEYS.items() if name.upper() in key]
     words = " ".join(FORMS[form](one) for one in (*keys, ":".join(keys)))
     words += " Basic " + base64.b64encode(":".join(keys).encode()).decode()

@@ -1,4 +1,4 @@
-"""The rows of a query of DuckDB, or of another database by ADBC, become one file, with values as the database has."""
+"""The rows of a DuckDB query, or of another database by ADBC, become one file, with the database's values."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_order_of_the_database_does_not_matter(database: Path, tmp_path: Path) -> None:
     """Two queries with the same rows in other orders give the same bytes, sorted by all columns. The database is opened
-    for reading, so its own bytes stay."""
+    read-only, so its own bytes do not change."""
     before = database.read_bytes()
     first = pipeline.fetch_query(database, "select * from events", tmp_path / "a.parquet")
     second = pipeline.fetch_query(database, "select * from shuffled -- others\n;", tmp_path / "b.parquet")
@@ -64,7 +64,7 @@ def test_a_query_is_planned(database: Path, tmp_path: Path) -> None:
 
 
 def test_a_query_over_files_needs_no_database(call: Call, tmp_path: Path) -> None:
-    """DuckDB reads the files that the query names; the command takes the query from a file, too."""
+    """DuckDB reads the files that the query names; the command also takes the query from a file."""
     (tmp_path / "events.csv").write_text("name,n\na,1\nb,2\n")
     (tmp_path / "query.sql").write_text(f"select * from '{tmp_path}/events.csv'")
     done = call("fetch", "duckdb", "--query", f"@{tmp_path}/query.sql", "-o", tmp_path / "out.parquet", "--json")
@@ -95,7 +95,7 @@ def test_a_query_that_cannot_be_written_exactly_is_refused(
 
 
 def test_a_plan_reads_no_query() -> None:
-    """A query named as a source is an error that names the command which writes its rows."""
+    """A query given as a source is an error that names the command which writes its rows."""
     with pytest.raises(UsageError, match="a plan reads only files") as caught:
         pipeline.survey_export(["duckdb:warehouse.duckdb?query=select 1"])
     assert "backcast fetch duckdb" in caught.value.hint
@@ -113,7 +113,7 @@ def test_a_plan_reads_no_query() -> None:
 def test_what_is_named_has_to_be_there_and_to_be_a_parquet_file(
     database: str | None, query: str, file: str, error: str, tmp_path: Path
 ) -> None:
-    """A misspelt path is an error, and no new database; an error of reading is not one of writing."""
+    """A misspelt path is an error and creates no database; an error of reading is not reported as one of writing."""
     source = database and tmp_path / database
     with pytest.raises(UsageError, match=error):
         pipeline.fetch_query(source, query.replace("TMP", str(tmp_path)), tmp_path / file)
@@ -159,7 +159,7 @@ def test_the_rows_are_planned_whatever_their_order(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_database_refuses_is_one_sentence(query: str, error: str, tmp_path: Path) -> None:
-    """Also where the driver stops in the middle of the rows: no part of a file stays, and nothing is deleted."""
+    """Also if the driver stops in the middle of the rows: no part of a file remains, and nothing is deleted."""
     with pytest.raises(UsageError, match=error) as caught:
         pipeline.fetch_database("sqlite", query, tmp_path / "out" / "events.parquet")
     assert "\n" not in str(caught.value)
@@ -209,7 +209,7 @@ adbc.flight.sql.rpc.timeout_seconds.query
 
 
 def test_options_that_may_be_secrets_are_known_by_their_name() -> None:
-    """What the drivers call a password, a token, a key, credentials, or a header of their requests."""
+    """The drivers' names for a password, a token, a key, credentials, or a header of their requests."""
     assert [name for name in SECRETS.split() if not secret_option(name)] == []
     assert [name for name in HARMLESS.split() if secret_option(name)] == []
 
@@ -248,11 +248,11 @@ SORTED = "select repeat(n::varchar, 30) as text, random() as r from range(150000
     ("fetch", "query"),
     [(pipeline.fetch_query, ROWS), (pipeline.fetch_query, SORTED), (pipeline.fetch_database, ROWS)],
 )
-def test_a_disk_that_is_full_is_no_fault_of_the_query(
+def test_a_full_disk_is_not_a_fault_of_the_query(
     fetch: Any, query: str, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither while the file is written nor while rows are sorted on disk; no part of a file stays. Where its folder
-    cannot be made, the error keeps its own name."""
+    """Neither while the file is written nor while rows are sorted on disk; no part of a file remains. If its folder
+    cannot be made, that error has its own message."""
     source = database if fetch is pipeline.fetch_query else "sqlite"
     out = tmp_path / "out" / "events.parquet"
     monkeypatch.setattr("pipeline.fetch.query.MEMORY", "60MB" if query == SORTED else "512MB")

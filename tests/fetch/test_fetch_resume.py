@@ -1,4 +1,4 @@
-"""A fetch that is killed goes on where it stopped, and no file of it is taken for whole before it is."""
+"""A fetch that is killed continues where it stopped, and an incomplete file never counts as whole."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ APIS: dict[str, Api] = {
     "mixpanel": Mixpanel([*spread(30, 1), START + 2 * DAY + 5]),
     "amplitude": Amplitude([*spread(30, 1), START + 2 * DAY + 5], most=20),
 }
-"""A day that is divided where the tool can, one without events, and one with a single event."""
+"""A day that is divided if the tool can, one without events, and one with a single event."""
 
 
 def test_a_fetch_that_is_killed_at_any_step_ends_with_the_same_folder(tmp_path: Path) -> None:
     """Killed before each step that creates, renames or removes a file, and run again: the same files, byte for byte,
-    the manifest too. In between the folder is refused as an export, unless it is already whole."""
+    and the same manifest. In between the folder is refused as an export, unless it is already whole."""
     api = APIS["amplitude"]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["pipeline.fetch.run", "pipeline.fetch.transport", "tests.support.export_apis"])
@@ -84,7 +84,7 @@ def test_a_fetch_goes_on_after_the_windows_that_it_has(tmp_path: Path) -> None:
 
 
 def test_a_fetch_does_not_go_on_where_a_file_is_gone(tmp_path: Path) -> None:
-    """What the manifest names has to be there, or the next run would end with a hole."""
+    """A file in the manifest has to exist, or the next run would end with a gap."""
     api = replace(APIS["mixpanel"], faults={number: instead(403) for number in range(4, 9)})
     with exporting(api) as server, pytest.raises(Refused):
         fetch(api, server, tmp_path, 3)
@@ -97,7 +97,7 @@ def test_a_fetch_does_not_go_on_where_a_file_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_complete_fetch_is_checked_by_its_digests(tmp_path: Path) -> None:
-    """Run again it asks for nothing, and finds a file of the same size with other bytes."""
+    """A second run requests nothing, and finds a file of the same size with other bytes."""
     api = APIS["mixpanel"]
     with exporting(api) as server:
         found = fetch(api, server, tmp_path, 3)
@@ -131,7 +131,7 @@ def test_a_plan_refuses_a_fetch_with_a_changed_file(change: str, tmp_path: Path)
 def test_a_store_that_refuses_does_not_make_a_fetched_file_missing(
     part: str, status: int, code: str, message: str, tmp_path: Path
 ) -> None:
-    """The remedy is the right to read it or the network, and not another fetch."""
+    """The remedy is the permission to read it, or the network, not another fetch."""
     fetched(APIS["mixpanel"], tmp_path)
     with a_bucket() as bucket:
         url = bucket.copy(tmp_path, "export")
@@ -172,8 +172,8 @@ def test_two_fetches_do_not_share_a_folder(tmp_path: Path) -> None:
     assert (len(refused), found.rows) == (1, 3)
 
 
-def test_a_manifest_that_is_no_manifest_is_an_error(tmp_path: Path) -> None:
-    """Damaged by hand, it is named, and nothing is fetched over it."""
+def test_a_damaged_manifest_is_an_error(tmp_path: Path) -> None:
+    """A manifest damaged by hand is named, and nothing is fetched over it."""
     (tmp_path / MANIFEST).write_text('{"format": "backcast.fetch/1"')
     with pytest.raises(UnreadableExport, match="cannot be read as the manifest"):
         fetched(APIS["mixpanel"], tmp_path)

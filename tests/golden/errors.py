@@ -1,4 +1,4 @@
-"""Every error of exit 2, 3 and 4 and every check that can stop a plan or a run, with its words, as one table to read.
+"""Every error with exit code 2, 3 or 4 and every check that can stop a plan or a run, with its words, as one table.
 
 The words are those of the source: `{name}` is a value, and `A / B` are words of which one is chosen.
 """

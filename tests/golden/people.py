@@ -1,4 +1,4 @@
-"""Who is who at the local service once a sample was sent to it: its persons and groups, as golden files."""
+"""Who is who at the local service after a sample was sent to it: its persons and groups, as golden files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = (
     "mixpanel-people", "amplitude", "posthog", "posthog-persons", "segment", "segment-warehouse", "rudderstack",
     "rudderstack-staging", "rudderstack-lake",
 )  # fmt: skip
-"""The samples whose people are held to a golden file: all that have any ids to join, profiles or groups."""
+"""The samples whose people are compared with a golden file: all with ids to join, profiles or groups."""
 KEYS = Keyring(tuple(Project(number, name, f"phc_test{number}") for number, name in enumerate(NAMES, 1)), {})
 """A project for each sample, so that one service does for all."""
 

@@ -1,5 +1,5 @@
-"""Write every golden file again: `make golden`, or those of the modules that are named. They are never edited by hand;
-read the diff."""
+"""Write every golden file again (`make golden`), or those of the named modules. They are never edited by hand; read the
+diff."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every sample export becomes, event by event: golden files, written by a command and read as a diff."""
+"""What every sample export becomes, event by event: golden files, written by a command and reviewed as a diff."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ AS_OF = 1_767_225_600_000_000
 
 @dataclass(frozen=True)
 class Sample:
-    """One golden file: the sample's files, and what `plan` is asked besides. The mappings of tools are
-    recognised."""
+    """One golden file: the sample's files, and the other options of `plan`. The mappings of tools are recognised."""
 
     files: tuple[str, ...]
     asked: dict[str, Any] = field(default_factory=dict)
@@ -38,7 +37,7 @@ WHOLE = (
     "heap kissmetrics june mparticle openpanel pendo posthog matomo-database snowplow umami universal-analytics "
     "vercel"
 )
-"""Samples that are a folder of their name, with nothing asked besides."""
+"""Samples that are a folder of their name and need no other options."""
 GOLDEN = {name: Sample((name,)) for name in WHOLE.split()} | {
     "mixpanel": Sample(("mixpanel",), {"timezone": "America/New_York"}),
     "mixpanel-people": Sample(("mixpanel", "mixpanel-people"), {"timezone": "America/New_York"}),
@@ -63,12 +62,12 @@ FEW = (
     "adobe", "amplitude", "braze", "ga4-flat", "generic-parquet", "matomo", "mixpanel-people", "pendo", "plausible",
     "rejects", "segment-warehouse",
 )  # fmt: skip
-"""Samples of every shape: each format, containers, files beside others, tables, lists, people, rows without keys."""
+"""Samples of every kind: each format, containers, files next to others, tables, lists, people, rows without keys."""
 
 
 def golden(name: str, home: Any = SAMPLES) -> str:
-    """The whole story of a sample below a folder or a URL: counts first, then all phases as sent, then
-    rejects; a line each."""
+    """All of a sample below a folder or a URL: first the counts, then all phases as sent, then rejects; one line
+    each."""
     sample = GOLDEN[name]
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch) / "plan"
@@ -91,7 +90,7 @@ def path_of(name: str) -> Path:
 
 
 def agreed(name: str) -> str:
-    """What the golden file of a sample says."""
+    """The content of a sample's golden file."""
     return path_of(name).read_text(encoding="utf-8")
 
 

@@ -2,7 +2,7 @@
 
 `make golden` writes the files again.
 
-Colours are written as ⟦1;32⟧; times of the run, seconds and ports are replaced. stderr stands below a line.
+Colours are written as ⟦1;32⟧; times of the run, seconds and ports are replaced. stderr is below a line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.terminals import on_a_terminal
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = Path(__file__).resolve().parent / "terminal"
 PIPED = 110
-"""Columns of output that is no terminal."""
+"""Columns of output that does not go to a terminal."""
 WIDTHS = (80, 160, PIPED)
 COLUMNS = ("event", "distinct_id", "timestamp")
 ZONE = ("--timezone", "America/New_York")
@@ -52,7 +52,7 @@ def captures(columns: int) -> dict[str, str]:
     def take(name: str, *words: object, env: dict[str, str] | None = None) -> None:
         code, shown, errors = on_a_terminal(*words, columns=columns, env=env, errors=columns == PIPED)
         if columns == PIPED:
-            shown, errors = errors, ""  # stdout is the file, and progress on the terminal is another test's
+            shown, errors = errors, ""  # stdout is the file; progress on a terminal has its own test
         text = f"$ backcast {' '.join(map(str, words))}\n{shown}" + (f"--- stderr\n{errors}" if errors else "")
         screens[name] = _stable(f"{text}--- exit {code}\n")
 
@@ -70,7 +70,7 @@ def captures(columns: int) -> dict[str, str]:
 
 
 def _planned(take: _Take) -> None:
-    """What is read with `less` or in the log of a pipeline: there, nothing is cropped."""
+    """Output that is read with `less` or in the log of a pipeline: nothing is cropped there."""
     take("survey", "survey", "export")
     take("plan", "plan", "export", "-m", "mixpanel", *ZONE, "-o", "plan", *_FEW)
     settings = [word for name in COLUMNS for word in ("--set", f"{name}={name}")]
@@ -87,7 +87,7 @@ def _changed(take: _Take) -> None:
 
 
 def _killed(take: _Take) -> None:
-    """An apply whose process is killed while a request is under way, what `status` knows of it, and the next apply."""
+    """An apply whose process is killed during a request, what `status` knows of it, and the next apply."""
     june = ("clean", "-m", "june", "-o", "killed", "--workers", "0", "--as-of", "2024-06-01")
     take("plan-clean", "plan", *june, "--max-batch-events", "5")
     with LocalService(keys=KEYS) as service:
@@ -132,7 +132,7 @@ def _story(take: _Take, columns: int) -> None:
 
 
 def _stable(text: str) -> str:
-    """The text with what differs from run to run replaced, and without spaces at the end of lines."""
+    """The output, with everything that differs from run to run replaced, and without spaces at the end of lines."""
     for pattern, words in _REPLACED:
         text = pattern.sub(words, text)
     text = _NOW.sub(lambda found: found[0] if found[0] < "2025" else "NOW", text)

@@ -1,4 +1,4 @@
-"""Ids that went through floating-point numbers are found, and their integers read again."""
+"""Ids that were converted to floating-point numbers are found, and read as integers again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FLOAT = re.compile(r"(-?\d+)\.0")
 
 
 def _stated(user: str, anonymous: str | None, profile: str | None) -> list[PersonUpdate]:
-    """What a row states of these: two ids, and a profile."""
+    """What a row states with these arguments: two ids, and a profile."""
     pair = [] if anonymous is None else [PersonUpdate(user, 0, Note(user, anonymous))]
     return pair + ([] if profile is None else [PersonUpdate(profile, 0, Note(set={"plan": msgspec.Raw(b"1")}))])
 
@@ -55,7 +55,7 @@ FACTS = pa.schema([
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=4))
 def test_ids_are_found_wherever_they_are(files: list[list[tuple[str, str | None, str | None]]]) -> None:
-    """Ids of events, of both columns of pairs, and of profiles; those of events are counted as before, and so are
+    """Ids of events, in both columns of pairs, and in profiles; those of events are counted as before, and so are
     profiles without an event."""
     blocks = [[outcome for row in rows for outcome in _stated(*row)] for rows in files]
     with statements(*blocks) as found_in, TemporaryDirectory() as folder:
@@ -114,7 +114,7 @@ def as_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("write", [as_csv, as_jsonl, as_parquet])
 def test_a_plan_stops_for_two_spellings_and_integers_join_them(tmp_path: Path, write: Any) -> None:
-    """One file has integers, the other one floats; a draft of both reads them as one id by itself."""
+    """One file has integers, the other floats; a draft for both reads them as one id without help."""
     export = tmp_path / "export"
     export.mkdir()
     for name, user in (("one", 42), ("two", 42.0)):
@@ -140,7 +140,7 @@ def test_a_plan_stops_for_two_spellings_and_integers_join_them(tmp_path: Path, w
 
 
 def test_a_rounded_id_is_a_warning(tmp_path: Path) -> None:
-    """It may have been several ids; an integer of that size is exact, and a path leads to an id inside an object."""
+    """It may stand for several ids; an integer of that size is exact, and a path leads to an id inside an object."""
     rows = [
         f'{{"event":"Seen","user":{{"id":{one}}},"at":"2023-01-01T00:00:00Z"}}\n' for one in ("1e17", 10**17, "7.0")
     ]
@@ -159,7 +159,7 @@ def test_a_rounded_id_is_a_warning(tmp_path: Path) -> None:
 def test_a_plan_stops_for_a_profile_in_another_spelling(
     tmp_path: Path, event: str, profiles: list[str], where: str
 ) -> None:
-    """Whether the event or the profile is a float, and if no event has the id."""
+    """Whether the event or the profile has the float, and if no event has the id."""
     rows = [{"event": "Seen", "properties": {"time": 1_600_000_000, "distinct_id": event, "$insert_id": "i"}}]
     rows += [{"$distinct_id": one, "$properties": {"plan": "x"}} for one in profiles]
     as_jsonl(tmp_path / "x", rows)
@@ -171,7 +171,7 @@ def test_a_plan_stops_for_a_profile_in_another_spelling(
 
 
 def test_only_floats_change(tmp_path: Path) -> None:
-    """In a path, too: what else an object has, its order, and whether it is the text of one, stay."""
+    """With a path too: the object's other members, its order, and whether it is a string stay the same."""
     users = ['{"z":1,"id":7}', '{"z":1.10,"id":8.0}', json.dumps('{"z": 1, "id": 9}'), json.dumps('{"z":1,"id":"9.0"}')]
     (tmp_path / "x.jsonl").write_text("".join(f'{{"user":{one}}}\n' for one in users), encoding="utf-8")
     (part,) = extractors.open_source([str(tmp_path / "x.jsonl")], rules=FileRules(integers=("user/id",))).parts

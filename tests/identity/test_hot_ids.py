@@ -1,4 +1,4 @@
-"""Ids with more events than the service processes in a minute are found exactly, in bounded memory, and named."""
+"""Ids with more events than the service processes in a minute are found exactly, in bounded memory, and reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.tiny_tool import write
 
 
 def seen(*ids: tuple[int, int]) -> list[SeenId]:
-    """So many events of each id, spread over blocks of 1,000."""
+    """The given number of events of each id, spread over blocks of 1,000."""
     made: list[SeenId] = []
     for one, count in ids:
         numbers = range(len(made), len(made) + count)
@@ -35,8 +35,8 @@ def hot(ids: list[SeenId], at_once: int = AT_ONCE) -> HotIds | None:
 
 
 def test_the_limit_itself_is_not_above_it() -> None:
-    """5,000 events of one id are none too many; one more is, and takes as many minutes as its events are times the
-    limit, rounded up. Many ids whose hashes begin alike, each below the limit, are not taken for one hot id."""
+    """5,000 events of one id are within the limit; one more is not, and takes as many minutes as its events are times
+    the limit, rounded up. Many ids whose hashes begin alike, each below the limit, do not count as one hot id."""
     assert hot(seen((7, EVENTS_PER_MINUTE))) is None
     assert hot(seen((7, EVENTS_PER_MINUTE + 1))) == HotIds(1, EVENTS_PER_MINUTE + 1, 0, 0)
     assert [HotIds(1, events, 0, 0).minutes for events in (5_001, 10_000, 10_000_000)] == [2, 2, 2_000]
@@ -61,7 +61,7 @@ def test_order_changes_nothing(counts: list[int], seed: int) -> None:
 
 @pytest.mark.parametrize("limit", [EVENTS_PER_MINUTE, EVENTS_PER_MINUTE + 1])
 def test_a_plan_warns_of_a_hot_id_and_says_where(tmp_path: Path, limit: int) -> None:
-    """The warning counts ids, and its example names the first row of the one with most and how long it takes."""
+    """The warning counts ids; its example names the first row of the busiest id and how long it takes."""
     rows = []
     for second, name in enumerate(["quiet"] * 3 + ["busy"] * limit + ["quiet"] * 10, 1):
         time = f"2021-01-{1 + second // 3600:02d}T03:{second // 60 % 60:02d}:{second % 60:02d}Z"

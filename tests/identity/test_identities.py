@@ -1,4 +1,4 @@
-"""Who is who: pairs of ids become links that the service takes, whatever the order, and no two people are welded."""
+"""Who is who: pairs of ids become links that the service takes, in any order, and two people are never joined."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def one_block(*pairs: Seen, **more: object) -> Resolved:
 
 
 def test_a_device_and_its_user_become_one_link_before_the_first_event_of_either() -> None:
-    """Dated one millisecond before, with a uuid made of kind and ids alone, spelled as the events spell them."""
+    """Dated one millisecond before, with a uuid made only of kind and ids, spelled as the events spell them."""
     found = one_block(Seen("Dev-1 ", "User@Example.com", 9_000), events={"Dev-1 ": 5_000, "User@Example.com": 7_000})
     (link,) = found.links
     assert (link.kind, link.distinct_id, link.other) == ("identify", "User@Example.com", "Dev-1 ")
@@ -41,7 +41,7 @@ def test_a_device_and_its_user_become_one_link_before_the_first_event_of_either(
 
 @dataclass(frozen=True)
 class Case:
-    """Pairs, the links that come of them as (kept, absorbed), decision and reason of pairs, and what else is known."""
+    """Pairs, the resulting links as (kept, absorbed), decision and reason of pairs, and what else is known."""
 
     pairs: list[Seen]
     star: set[tuple[str, str]]
@@ -51,7 +51,7 @@ class Case:
 
 
 def alias(other: str, kept: str, at: int = 100) -> Seen:
-    """A record that says that an id is another one of a user's."""
+    """A record that says that an id is another id of a user."""
     return Seen(other, kept, at, "alias")
 
 
@@ -150,7 +150,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_who_is_who(name: str) -> None:
-    """Each case by its name; the service takes every link, and makes the persons of the plan."""
+    """Each case has a name; the service takes every link, and makes the persons of the plan."""
     case = CASES[name]
     found = one_block(*case.pairs, **case.asked)
     assert found.star() == case.star
@@ -161,7 +161,7 @@ def test_who_is_who(name: str) -> None:
 
 
 def test_an_id_that_changes_with_every_call_is_left_alone() -> None:
-    """A server sends the user with a random device each time: no such id has an event of its own."""
+    """A server sends the user with a new random device each time: no such id has an event of its own."""
     calls = [Seen(f"call-{number}", "u") for number in range(500)]
     found = one_block(*calls, Seen("d", "u"), events={"u": 1, "d": 2})
     assert found.star() == {("u", "d")}
@@ -172,7 +172,7 @@ def test_an_id_that_changes_with_every_call_is_left_alone() -> None:
 
 @pytest.mark.parametrize("kind", ["row", "identify", "alias", "merge"])
 def test_what_the_service_refuses_is_refused_here(kind: str) -> None:
-    """Whoever says it, and it stands in the table with its reason."""
+    """Whichever row states it, the pair is in the table with its reason."""
     refused = {
         ("null", "u"): "junk_id", ("d", "undefined"): "junk_id", ("", "u"): "junk_id",
         ("00000000-0000-0000-0000-000000000000", "u"): "junk_id", ("x" * 201, "u"): "long_id",
@@ -184,8 +184,8 @@ def test_what_the_service_refuses_is_refused_here(kind: str) -> None:
         assert found.decision(*pair) == ("refused", reason)
 
 
-def test_the_table_says_where_each_pair_was_met_first_and_how_often() -> None:
-    """The earliest row counts; times are empty where no row has one."""
+def test_the_table_has_the_first_row_of_each_pair_and_its_count() -> None:
+    """The earliest row counts; times are empty if no row has one."""
     block = [Seen("d", "u", 20, events=3, row=7), Seen("x", "y", None, "alias", row=4)]
     found = resolved([block, [Seen("d", "u", 10, events=2, row=9)]])
     first, second = found.table
@@ -200,7 +200,7 @@ def test_the_table_says_where_each_pair_was_met_first_and_how_often() -> None:
 
 
 def test_the_summary_shows_the_largest_persons_and_the_busiest_ids() -> None:
-    """What a person looks at before anything is merged for good."""
+    """What a person checks before anything is merged permanently."""
     found = one_block(
         *(Seen(f"d{number}", "ann", events=2) for number in range(3)), Seen("d0", "bob", 999), Seen("e", "bob"), most=9
     )
@@ -211,8 +211,8 @@ def test_the_summary_shows_the_largest_persons_and_the_busiest_ids() -> None:
     assert [(one.id, one.partners, one.events) for one in found.summary.crowded] == [("ann", 3, 6), ("bob", 2, 2)]
 
 
-def test_users_and_whoever_joins_them_are_identified() -> None:
-    """A device that stays alone, and one whose pair is refused, is not."""
+def test_users_and_ids_joined_to_them_are_identified() -> None:
+    """A device that stays alone, and one whose pair is refused, are not."""
     found = one_block(Seen("d", "u"), Seen("null", "v"), Seen("x", "y", kind="alias"), Seen("lost", "u", 99), most=9,
                       events={"d": 1, "u": 1})  # fmt: skip
     assert found.identified == {"d", "u", "x", "y"}
@@ -224,7 +224,7 @@ def settled(kept: str, other: str, state: str = "settled") -> EarlierLink:
 
 
 def test_a_link_that_an_earlier_plan_settled_is_not_sent_again() -> None:
-    """Nor does it stand in the table where no row of this source shows it; where one does, without a time too."""
+    """If a row of this source shows it, with or without a time, it is in the table; otherwise it is not."""
     found = one_block(Seen("d", "u"), Seen("e", "u"), earlier=[settled("u", "d"), settled("v", "old")])
     assert found.star() == {("u", "e")}
     assert found.decision("d", "u") == ("merge", "settled")
@@ -234,7 +234,7 @@ def test_a_link_that_an_earlier_plan_settled_is_not_sent_again() -> None:
 
 
 def test_one_in_doubt_keeps_its_date_and_one_unsent_is_planned_anew() -> None:
-    """The service collapses copies only of the same day, so what may have landed is sent as it was."""
+    """The service collapses copies only of the same day, so what may have landed is sent unchanged."""
     earlier = [settled("u", "d", "in_doubt"), settled("u", "e", "unsent")]
     events = dict.fromkeys("ude", 7_000)
     found = one_block(Seen("d", "u", 9_000), Seen("e", "u", 9_000), earlier=earlier, events=events)
@@ -259,7 +259,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def test_the_operators_pairs_override_the_rules(tmp_path: Path) -> None:
-    """A pair named by hand comes before the first user, and may have an e-mail as its anonymous id."""
+    """A pair named by hand overrides the rule of the first user, and may have an e-mail as its anonymous id."""
     named = write(tmp_path / "p.csv", "\ufeffuser_id,anonymous_id\r\nbob,tablet\r\n\r\n1001,ann@example.com\r\n")
     found = one_block(Seen("tablet", "ann", 1), Seen("tablet", "bob", 9), Seen("ann@example.com", "1001"), named=named)
     assert found.star() == {("bob", "tablet"), ("1001", "ann@example.com")}
@@ -269,7 +269,7 @@ def test_the_operators_pairs_override_the_rules(tmp_path: Path) -> None:
 
 
 def test_a_named_pair_that_no_row_shows_is_merged_and_located_in_its_file(tmp_path: Path) -> None:
-    """JSON lines, ids kept to the last space."""
+    """The file has JSON lines; ids are kept to the last space."""
     lines = ['{"anonymous_id": " d", "user_id": "u"}', "", '{"user_id": "v", "anonymous_id": "e"}']
     named = write(tmp_path / "p.jsonl", "\n".join(lines))
     found = one_block(named=named, events={"u": 9_000})
@@ -301,7 +301,7 @@ CONTRADICTIONS = [
 
 
 def test_a_file_of_pairs_that_contradicts_itself_stops_the_plan(tmp_path: Path) -> None:
-    """By file and line; nothing that is written by hand is guessed at. One that is not there is a usage error."""
+    """The error has file and line; nothing that is written by hand is guessed at. A missing file is a usage error."""
     for text, line, problem in CONTRADICTIONS:
         named = write(tmp_path / "pairs", text)
         with pytest.raises(UsageError, match=problem) as raised:
@@ -325,7 +325,7 @@ EVENTS = st.dictionaries(st.sampled_from(IDS), st.integers(0, 6))
 def test_any_order_and_any_cut_into_blocks_gives_the_same(
     pairs: list[Seen], events: dict[str, int], users: set[str], most: int, chance: random.Random
 ) -> None:
-    """The same table, links, persons and summary; only the place of a row moves with the row."""
+    """The same table, links, persons and summary; only the place of a row changes with its order."""
     ids = {one for seen in pairs for one in seen[:2]}
     events = {one: at for one, at in events.items() if one in ids}
     before = resolved([pairs], events, users=users, most=most)
@@ -342,7 +342,7 @@ def test_any_order_and_any_cut_into_blocks_gives_the_same(
 def test_the_service_takes_every_link_in_any_order_and_makes_the_persons_of_the_plan(
     pairs: list[Seen], events: dict[str, int], users: set[str], most: int, chance: random.Random
 ) -> None:
-    """No link is refused, none is a chain, no person has more ids than may be, and refused pairs join nobody."""
+    """No link is refused, chains do not occur, no person has too many ids, and refused pairs are not joined."""
     found = resolved([pairs], events, users=users, most=most)
     service = MergingService(chance.sample(found.links, len(found.links)))
     assert (service.persons(), service.refused) == (found.persons(), [])
@@ -358,7 +358,7 @@ def test_the_service_takes_every_link_in_any_order_and_makes_the_persons_of_the_
 @settings(max_examples=15)
 @given(st.lists(SEEN, max_size=14), EVENTS)
 def test_two_users_are_one_person_only_if_a_record_joins_them(pairs: list[Seen], events: dict[str, int]) -> None:
-    """A person has at most one user more than records that join its ids."""
+    """A person has at most one more user than there are records that join its ids."""
     found = resolved([pairs], events)
     users = {
         row["user_id"] for row in found.table if row["reason"] not in ("self_pair", "junk_id", "long_id")
@@ -385,7 +385,7 @@ def test_a_second_plan_sends_nothing_twice_and_is_not_refused(
 
 
 def test_memory_does_not_grow_with_the_people_of_an_export(tmp_path: Path) -> None:
-    """A tenth of a million ids more cost a few tens of bytes each; `make soak` measures five million."""
+    """A hundred thousand more ids cost a few tens of bytes each; `make soak` measures five million."""
     peaks = []
     for ids in (20_000, 100_000):
         (tmp_path / str(ids)).mkdir()

@@ -1,4 +1,4 @@
-"""A project of the service that moves to another instance, with a catch-up until the cut-over: nobody is lost."""
+"""A project that moves to another instance of the service, with a catch-up until the cut-over: nobody is lost."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lives_on(room: Room) -> None:
 
 
 def export(room: Room, folder: Path) -> Path:
-    """The three models as the service exports them: events in two files that overlap, persons, and groups."""
+    """The three models as the service exports them: events in two overlapping files, persons, and groups."""
     folder.mkdir(parents=True)
     rows = room.select("select uuid, event, distinct_id, timestamp, properties from events order by timestamp, uuid")
     events = [
@@ -88,7 +88,7 @@ def moved(export: Path, place: Path, room: Room, **asked: Any) -> Plan:
 
 
 def events(room: Room, table: str = "events") -> list[tuple[Any, ...]]:
-    """The events that are no merges and no updates."""
+    """The events without merges and updates."""
     names = "('$identify', '$create_alias', '$merge_dangerously', '$groupidentify', '$set')"
     return room.select(
         f"select uuid, event, distinct_id, timestamp from {table} where event not in {names} order by timestamp, uuid"
@@ -96,7 +96,7 @@ def events(room: Room, table: str = "events") -> list[tuple[Any, ...]]:
 
 
 def test_a_project_that_moves_with_a_catch_up_is_the_same_people_groups_and_events(tmp_path: Path) -> None:
-    """Merges of the API alone too; nothing is sent twice, and a third plan has nothing left to send."""
+    """Merges made only by the API too; nothing is sent twice, and a third plan has nothing left to send."""
     source, target = lived(), fresh(promote_properties="on")
     first = moved(
         export(source, tmp_path / "bulk"), tmp_path / "first", target, until=CUT, person_properties="none",

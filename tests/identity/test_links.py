@@ -1,4 +1,4 @@
-"""Merges that rows state become links: each once, dated before what it joins, and the same whatever the order."""
+"""Merges that rows state become links: each once, dated before what it joins, and the same in any order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def link(user: str, other: str, at: int | None = THEN, kind: str | None = None) 
 
 
 def test_a_merge_that_many_rows_state_is_one_link_and_never_an_event(tmp_path: Path) -> None:
-    """The rows are mapped; the plan has one merge more and no event. Its file has one line a link, for people too."""
+    """The rows are mapped; the plan has one more merge and no event. Its file has one line per link, for people too."""
     made = planned(tmp_path, [link("u-1", "d-1"), link("u-1", "d-1"), row(key="k")], [link("u-1", "d-1")])
     uuid = Hasher(namespace("tiny"))("link\x1fidentify\x1fu-1\x1fd-1")
     assert made.identities() == [SealedLink("identify", "u-1", "d-1", THEN - 1_000, uuid, 3)]
@@ -35,8 +35,8 @@ def test_a_merge_that_many_rows_state_is_one_link_and_never_an_event(tmp_path: P
 
 
 def test_links_are_dated_before_what_they_join(tmp_path: Path) -> None:
-    """A millisecond before the earliest event of either id, else before their rows; never in the future, under 48 hours
-    old or before 1970. Without a time, 49 hours before `as_of`."""
+    """A millisecond before the earliest event of either id, or before their rows if there is no event; never in the
+    future, under 48 hours old or before 1970. Without a time, 49 hours before `as_of`."""
     times = {"a": THEN, "b": None, "c": AS_OF + HOUR, "d": 500, "e": -500, "f": THEN + 9, "g": THEN + 9}
     rows = [link(f"u-{name}", f"d-{name}", at) for name, at in times.items()]
     events = [row(id="d-f", at=THEN, key="1"), row(id="u-f", at=THEN + 5, key="2"), row(id="u-g", at=THEN, key="3")]
@@ -46,9 +46,9 @@ def test_links_are_dated_before_what_they_join(tmp_path: Path) -> None:
     assert {one.other[2:]: one.time for one in made.identities()} == expected
 
 
-def test_what_is_not_merged_is_told(tmp_path: Path) -> None:
-    """An id that two users claim goes to the first claim, by its time and not by the order of the rows. An id is not
-    merged with itself, with a word that names nobody, or with one too long; the row counts as mapped."""
+def test_what_is_not_merged_is_reported(tmp_path: Path) -> None:
+    """An id that two users claim goes to the first claim by time, not by the order of the rows. An id is not merged
+    with itself, with a placeholder, or with one too long; the row counts as mapped."""
     rows = [link("u-1", "null"), link("u-1", "u-1"), link("u-1", "x" * 201), row(key="k")]
     claims = [link("u-1", "d-1", THEN + 1), link("u-1", "d-1", THEN + 2), link("u-2", "d-1", THEN)]
     made = planned(tmp_path, rows, claims)
@@ -60,7 +60,7 @@ def test_what_is_not_merged_is_told(tmp_path: Path) -> None:
 
 
 def test_merges_of_people_who_asked_to_be_forgotten_are_left_out(tmp_path: Path) -> None:
-    """Not even the table names them."""
+    """Not even the table names these people."""
     made = planned(tmp_path, [link("u-1", "d-1"), link("u-2", "d-2"), row(key="k")], excluded=["d-1"])
     assert [one.other for one in made.identities()] == ["d-2"]
     assert b"d-1" not in made.directory.pairs.read_bytes()
@@ -75,7 +75,8 @@ def test_a_merge_outside_the_window_is_a_skip(tmp_path: Path) -> None:
 
 
 def test_a_link_is_sent_as_the_service_reads_it() -> None:
-    """`$identify` with `$anon_distinct_id`, or `$create_alias` with `alias`; the surviving id is the event's own."""
+    """`$identify` with `$anon_distinct_id`, or `$create_alias` with `alias`; the surviving id is the event's
+    distinct_id."""
     encoder = Encoder("tiny", SealedOptions(as_of=AS_OF, provenance=False))
     uuid = "0829736a-b140-570d-ac78-774cecf956e2"
     for kind, name, member in (("identify", "$identify", "$anon_distinct_id"), ("alias", "$create_alias", "alias")):
@@ -86,7 +87,7 @@ def test_a_link_is_sent_as_the_service_reads_it() -> None:
 
 
 def test_links_are_in_requests_of_five_thousand_at_most(tmp_path: Path) -> None:
-    """So that the identities phase is as resumable as the events."""
+    """So the identities phase can be resumed as easily as the events."""
     made = planned(tmp_path, [link(f"u-{number}", f"d-{number}") for number in range(5_001)])
     requests = list(read_requests(made.directory, "identities"))
     assert [one.number for one in requests] == list(range(len(requests)))

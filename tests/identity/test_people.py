@@ -1,4 +1,5 @@
-"""Who is who at the service once a plan was sent: persons, their properties and groups, judged by the local service."""
+"""Who is who at the service after a plan was sent: persons, their properties and groups, as the local service has
+them."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def old_and_new(at: int, value: str) -> dict[str, Any]:
 def test_an_old_set_meets_a_live_profile_as_the_policy_says(
     tmp_path: Path, policy: str, expected: dict[str, str]
 ) -> None:
-    """By default nothing that is there is overwritten."""
+    """By default no existing value is overwritten."""
     room = fresh()
     send(room, event("u-1", "$set", 10, _set={"plan": "live"}))
     sent(tmp_path, "segment", [old_and_new(9, "b"), old_and_new(5, "a")], room=room, profile_policy=policy)
@@ -41,7 +42,7 @@ def test_person_properties_may_be_left_out(tmp_path: Path) -> None:
 
 
 def of_types(count: int) -> Rows:
-    """Rows that name so many group types, the first of them most."""
+    """Rows that name this many group types, the first of them most often."""
     kinds = [f"t{number}" for number in range(count)]
     return [amplitude(at, "ann", "d", groups=dict.fromkeys(kinds[: count - at], "k")) for at in range(count)]
 
@@ -62,7 +63,7 @@ def test_five_group_types_are_numbered_as_the_plan_shows_and_six_stop_it(tmp_pat
 
 
 def test_events_of_unidentified_ids_make_no_profile(tmp_path: Path) -> None:
-    """Under --persons identified: of users, of what joins them, and of nobody else; the counts are in the plan."""
+    """Under --persons identified only users and ids joined to them get one; the counts are in the plan."""
     rows = [amplitude(1, None, "d-1"), amplitude(2, "ann", "d-1"), amplitude(3, None, 'lo"st'), amplitude(4, None, "é")]
     room = sent(tmp_path, "amplitude", rows, persons="identified")
     assert set(people(room)) == {("ann", "d-1")}

@@ -1,4 +1,4 @@
-"""What the service copies from events to persons by itself comes out as in order of time, however it was sent."""
+"""What the service copies from events to persons by itself ends as in order of time, whatever the order of sending."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SAID = {
 def tracked(
     at: int, user: str | None, one: str, name: str, promoted: dict[str, Any], said: dict[str, Any]
 ) -> dict[str, Any]:
-    """An event of the mapping `generic` that carries such properties; some have one uuid, and so only one is sent."""
+    """An event of the mapping `generic` with these properties; some share a uuid, and of those only one is sent."""
     when = datetime.fromtimestamp(JANUARY + at, UTC).isoformat()
     ids = {"distinct_id": user or "", "anonymous_id": one, "uuid": str(UUID(int=at % 23, version=4))}
     return {"event": name, "timestamp": when} | ids | promoted | said
@@ -57,7 +57,7 @@ PROMOTING_CALLS = st.one_of(
     CALLS,
 )  # fmt: skip
 GENERIC = {"settings": COLUMNS | {"anonymous_id": "anonymous_id"}, "allow_key_conflicts": True}
-"""Some of the events above share a uuid and differ, which a plan accepts only where it is asked to."""
+"""Some of the events above share a uuid and differ, which a plan accepts only if an option says so."""
 
 
 def lived(**switches: Any) -> Room:
@@ -77,7 +77,7 @@ def in_time(rows: Rows, key: str) -> Rows:
 def test_promoted_properties_come_to_what_events_in_order_make_of_them(
     persons: str, rows: Rows, chance: random.Random, known: bool
 ) -> None:
-    """In any order, files and batches, several requests at a time: as if each event had arrived in its time."""
+    """In any order, files and batches, several requests at a time: as if each event had arrived at its own time."""
     asked = GENERIC | {"persons": persons}
     room = lived if known else lambda: fresh(promote_properties="on")
     ordered = came_to(in_time(rows, "timestamp"), None, "on", "generic", room(), **asked)
@@ -90,10 +90,10 @@ def test_promoted_properties_come_to_what_events_in_order_make_of_them(
     st.lists(PROMOTING_CALLS, min_size=12, max_size=30, unique_by=lambda one: one["timestamp"]), st.randoms(),
     st.sampled_from(["fill-only", "overwrite", "prefix=was_"]), st.booleans(),
 )  # fmt: skip
-def test_they_do_so_beside_what_rows_say_of_persons_and_groups(
+def test_they_do_so_with_properties_of_persons_and_groups_in_rows(
     calls: Rows, chance: random.Random, policy: str, known: bool
 ) -> None:
-    """Under every policy, and where a profile is live."""
+    """Under every policy, and if a profile is live."""
     room = lived if known else lambda: fresh(promote_properties="on")
     ordered = came_to(in_time(calls, "timestamp"), None, "on", room=room(), profile_policy=policy)
     asked = {"profile_policy": policy, "promoted_properties": "final"}
@@ -117,8 +117,8 @@ def test_a_copy_that_is_not_sent_promotes_nothing(tmp_path: Path) -> None:
     assert people(room) == {("u",): {"$browser": one, "$initial_browser": one}}
 
 
-def test_what_is_set_before_events_waits_for_merges_and_is_told_apart_from_groups(tmp_path: Path) -> None:
-    """It goes with the phase groups, whose counts and report say so."""
+def test_what_is_set_before_events_waits_for_merges_and_is_not_counted_as_groups(tmp_path: Path) -> None:
+    """It is sent in the phase groups, whose counts and report say so."""
     plan = planned(tmp_path, "generic", VISITS, promoted_properties="final", **GENERIC)
     assert dict(plan.events.phases) == {"identities": 1, "groups": 1, "events": 3, "persons": 1}
     assert (plan.people.groups.groups, plan.people.initials) == (0, 1)

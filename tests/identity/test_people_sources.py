@@ -1,4 +1,4 @@
-"""Profiles, persons and groups that tools export beside their events: who is who at the local service."""
+"""Profiles, persons and groups that tools export next to their events: who is who at the local service."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def profile(distinct_id: Any, **more: Any) -> dict[str, Any]:
     return {"$distinct_id": distinct_id, "$properties": more}
 
 
-def test_the_profile_of_a_cluster_is_that_of_the_user_whose_events_bear_its_label(tmp_path: Path) -> None:
+def test_the_profile_of_a_cluster_is_that_of_the_user_whose_events_have_its_label(tmp_path: Path) -> None:
     """No event is sent under the label, so nothing is merged and no second person is made; the profile is the user's.
 
-    Of a label that two users share it is the first one's; of one that events bear alone, the merged person's.
+    If two users share a label, it is the first one's; if events have only the label, the merged person's.
     """
     events = [
         mixpanel(1, "label", _user_id="324172"), mixpanel(2, "tablet", _user_id="bob"),
@@ -37,8 +37,8 @@ def test_the_profile_of_a_cluster_is_that_of_the_user_whose_events_bear_its_labe
     }  # fmt: skip
 
 
-def test_a_profile_of_nobody_takes_no_other_of_its_page_along(tmp_path: Path) -> None:
-    """It is told as a warning with its id; a page of thousands stays."""
+def test_a_profile_without_an_id_costs_no_other_of_its_page(tmp_path: Path) -> None:
+    """The warning has its id; a page of thousands stays."""
     long = "x" * 201
     page = {"results": [profile("null", n=0), profile("u-1", n=1), profile(long, n=2), profile("u-2", n=3)]}
     plan = planned(tmp_path / "plan", "mixpanel", [page])
@@ -48,7 +48,7 @@ def test_a_profile_of_nobody_takes_no_other_of_its_page_along(tmp_path: Path) ->
 
 
 def own(at: int, distinct_id: str, name: str = "Seen", **properties: Any) -> dict[str, Any]:
-    """An event's row; of the properties' names `_x` stands for `$x`."""
+    """The row of an event; in names of properties `_x` means `$x`."""
     named = {f"${key[1:]}" if key.startswith("_") else key: value for key, value in properties.items()}
     uuid = f"018a4b2c-0000-7000-8000-{at:012d}"
     time = f"2023-01-02T03:04:{at:02d}Z"
@@ -64,8 +64,8 @@ def person(distinct_id: str, number: int, version: int = 0, id_version: int = 0,
     }  # fmt: skip
 
 
-def test_ids_with_one_person_are_one_person_and_its_number_is_no_id(tmp_path: Path) -> None:
-    """Merges that only the persons export knows are made, of two users too; a person of one id needs none."""
+def test_ids_with_one_person_are_one_person_and_its_number_is_not_an_id(tmp_path: Path) -> None:
+    """Merges that are only in the persons export are made, of two users too; a person with one id needs none."""
     events = [
         own(1, "a-1"), own(2, "u-1", "$identify", _anon_distinct_id="a-1"),
         own(3, "a-2"), own(4, "u-2", "$identify", _anon_distinct_id="a-2"), own(5, "crm-1"),
@@ -78,7 +78,7 @@ def test_ids_with_one_person_are_one_person_and_its_number_is_no_id(tmp_path: Pa
 
 ROWS = [
     *(person("u-1", 1, version, n=version) for version in (1, 3, 2)),
-    # An id that was somebody else's before, whose person had more versions than the one that has it now.
+    # An id that belonged to another person before, who had more versions than the one that has it now.
     person("kiosk", 2, 50, 9, n=50),
     person("kiosk", 1, 4, 10, n=4),
     person("u-2", 2, 51, n=51),
@@ -88,7 +88,7 @@ ROWS = [
 @settings(max_examples=4)
 @given(st.randoms(use_true_random=False))
 def test_the_latest_version_of_a_person_and_of_an_id_counts_in_any_order(shuffle: random.Random) -> None:
-    """Exports append a row for each change, and neither their order nor the files they fall into matters."""
+    """Exports append a row for each change; neither their order nor how they are split into files matters."""
     rows = shuffle.sample(ROWS, len(ROWS))
     cut = shuffle.randrange(len(rows) + 1)
     with TemporaryDirectory() as folder:
@@ -100,7 +100,7 @@ def test_the_latest_version_of_a_person_and_of_an_id_counts_in_any_order(shuffle
 
 
 def test_a_deleted_person_is_counted_and_not_brought_back(tmp_path: Path) -> None:
-    """Its row says nothing that could be set, and is told under a code of its own."""
+    """Its row has nothing to set, and is reported under a code of its own."""
     gone = person("gone", 9, 101, 101) | {"is_deleted": True}
     plan = planned(tmp_path, "posthog", [own(1, "u-1")], [gone, person("u-1", 1, n=1)])
     assert (plan.skips, plan.events.phases["persons"]) == ({"deleted_person": 1}, 1)
@@ -112,9 +112,9 @@ def in_groups(at: int, **groups: Any) -> dict[str, Any]:
     return own(at, "u-1", _groups=groups, **dict(list(numbers.items())[:5]))
 
 
-def test_types_that_were_not_chosen_are_cut_from_the_events_and_told(tmp_path: Path) -> None:
-    """The service would number them for good, and a sixth it would ignore without a word: the plan's choice holds, in
-    its order, the keys of the others stay as properties, and no event claims a group by the old project's numbers."""
+def test_types_that_were_not_chosen_are_cut_from_the_events_and_reported(tmp_path: Path) -> None:
+    """The service would number them permanently, and silently ignore a sixth: the plan's choice applies, in its order,
+    the keys of the others stay as properties, and no event claims a group by the old project's numbers."""
     six = {f"t{number}": f"k{number}" for number in range(6)}
     rows = [in_groups(1, **six), in_groups(2, t3="k3"), in_groups(3, t0=7, t5="x")]
     room = sent(tmp_path, "posthog", rows, group_types=["t5", "t0"])
@@ -133,8 +133,8 @@ def test_types_that_were_not_chosen_are_cut_from_the_events_and_told(tmp_path: P
 
 
 def test_ordinary_rows_say_what_their_groups_are(tmp_path: Path) -> None:
-    """The latest row that has a property of a group decides, whatever its event; a group that cannot be sent costs no
-    event, and neither does an object of another shape."""
+    """The latest row with a property of a group decides, whatever its event; a group that cannot be sent loses no
+    event, and neither does an object of another form."""
     told: list[tuple[int, str, Any]] = [
         (1, "Played", {"acme": {"plan": "free", "seats": 1}}),
         (3, "Played", {"acme": {"plan": "pro"}, "x" * 201: {"plan": "pro"}}),
@@ -154,7 +154,7 @@ def test_ordinary_rows_say_what_their_groups_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tool", ["segment", "rudderstack"])
 def test_a_group_call_says_that_its_two_ids_are_one_person(tmp_path: Path, tool: str) -> None:
-    """As any other call with both does; what it says of the group is not lost where its member's id is too long."""
+    """Like any other call with both ids; what it says about the group is not lost if its member's id is too long."""
     long = "x" * 201
     rows = [
         segment(1, "track", None, "a-1"),

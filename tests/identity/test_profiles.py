@@ -1,4 +1,4 @@
-"""Final profiles, groups and the choice of who gets a profile: the same whatever the order of rows, bytes untouched."""
+"""Final profiles, groups and the choice of who gets a profile: the same in any order of rows, bytes unchanged."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from tests.support.stated import event_ids_of, statements
 HASHER = Hasher(namespace("tiny"))
 
 
-class Said(NamedTuple):
-    """One row says something of one property of a person."""
+class Statement(NamedTuple):
+    """One row sets or changes one property of a person."""
 
     owner: str
     name: str
@@ -53,27 +53,29 @@ class Said(NamedTuple):
     value: bytes
 
 
-def update(one: Said) -> PersonUpdate:
+def update(one: Statement) -> PersonUpdate:
     """The row as a worker maps it."""
     value = {one.name: Raw(one.value)}
     note = {SET: Note(set=value), SET_ONCE: Note(set_once=value), UNSET: Note(unset=(one.name,))}[one.kind]
     return PersonUpdate(one.owner, one.time, note, one.received)
 
 
-def said(owner: str, name: str, value: str, at: int | None = 100, kind: int = SET, got: int | None = None) -> Said:
-    """One row says that a property has a value, as JSON."""
-    return Said(owner, name, kind, at, got, value.encode())
+def stated(
+    owner: str, name: str, value: str, at: int | None = 100, kind: int = SET, got: int | None = None
+) -> Statement:
+    """One row sets a property to a value, given as JSON."""
+    return Statement(owner, name, kind, at, got, value.encode())
 
 
 def persons(
-    *blocks: Sequence[Said],
+    *blocks: Sequence[Statement],
     policy: str = "overwrite",
     counts: PersonCounts | None = None,
     moves: Callable[[Sequence[str]], Sequence[str]] | None = None,
     wanted: Callable[[Sequence[str]], Sequence[bool]] | None = None,
     removes: bool = False,
 ) -> list[SealedPerson]:
-    """The profiles that come of these sayings."""
+    """The profiles that result from these rows."""
     with statements(*([update(one) for one in block] for block in blocks)) as found:
         counts = counts if counts is not None else PersonCounts()
         finals = last_values_in(found.person_updates(moves, promoted=False))
@@ -81,19 +83,20 @@ def persons(
 
 
 def shown(found: list[SealedPerson]) -> list[tuple[str, int, str, str]]:
-    """Id, time and both objects, as bytes tell them."""
+    """Id, time and both objects, as the profile's bytes have them."""
     return [(one.distinct_id, one.time, bytes(one.set).decode(), bytes(one.set_once).decode()) for one in found]
 
 
 @settings(max_examples=20)
 @given(st.integers(0, 2**32), st.integers(1, 600), st.sampled_from([1, 3, 40, 1_000]))
 def test_queries_come_to_what_row_by_row_comes_to(seed: int, count: int, owners: int) -> None:
-    """Many updates or few of one owner, at equal times and not, of every kind, of owners that move, in any pieces."""
+    """Many updates or few of one owner, at equal times and not, of every kind, of owners that are joined, in any
+    pieces."""
     chance = random.Random(seed)
     kinds = chance.choice([(SET,), (SET_ONCE,), (SET, SET_ONCE), (SET_ONCE, SET, UNSET)])
     names = [f"{'é' * chance.randrange(3)}u{number}" for number in range(owners)]
     rows = [
-        Said(
+        Statement(
             chance.choice(names), chance.choice("abc"), chance.choice(kinds), chance.randrange(5),
             chance.choice((None, 7)), chance.choice((b"0", b"1", b"null")),
         )
@@ -122,32 +125,32 @@ def test_queries_come_to_what_row_by_row_comes_to(seed: int, count: int, owners:
 
 
 Shown = list[tuple[str, int, str, str]]
-PROFILES: dict[str, tuple[list[Said], str, Shown]] = {
+PROFILES: dict[str, tuple[list[Statement], str, Shown]] = {
     "values are kept byte for byte": (
-        [said("u", 'é"', '{"n": 12345678901234567890, "m":1.10,"z":-0.0,  "s":"\\u00e9"}')],
+        [stated("u", 'é"', '{"n": 12345678901234567890, "m":1.10,"z":-0.0,  "s":"\\u00e9"}')],
         "overwrite", [("u", 100, '{"é\\"":{"n": 12345678901234567890, "m":1.10,"z":-0.0,  "s":"\\u00e9"}}', "{}")],
     ),
     "a profile row without a time is 49 hours old, and wins over every event that is old enough to be sent": (
-        [said("u", "a", "1", AS_OF - WITHOUT_TIME - 1), said("u", "a", "2", None)],
+        [stated("u", "a", "1", AS_OF - WITHOUT_TIME - 1), stated("u", "a", "2", None)],
         "overwrite", [("u", AS_OF - WITHOUT_TIME, '{"a":2}', "{}")],
     ),
     "by default nothing that is there is overwritten": (
-        [said("u", "a", "1"), said("u", "b", "2", kind=SET_ONCE)], "fill-only", [("u", 100, "{}", '{"a":1,"b":2}')],
+        [stated("u", "a", "1"), stated("u", "b", "2", kind=SET_ONCE)], "fill-only", [("u", 100, "{}", '{"a":1,"b":2}')],
     ),
     "what is there is overwritten if it is asked for": (
-        [said("u", "a", "1"), said("u", "b", "2", kind=SET_ONCE)], "overwrite", [("u", 100, '{"a":1}', '{"b":2}')],
+        [stated("u", "a", "1"), stated("u", "b", "2", kind=SET_ONCE)], "overwrite", [("u", 100, '{"a":1}', '{"b":2}')],
     ),
     "or names get a prefix": (
-        [said("u", "a", "1"), said("u", "b", "2", kind=SET_ONCE)], "prefix=old_",
+        [stated("u", "a", "1"), stated("u", "b", "2", kind=SET_ONCE)], "prefix=old_",
         [("u", 100, '{"old_a":1,"old_b":2}', "{}")],
     ),
 }  # fmt: skip
-"""By its rule: what rows say, the policy, and the profiles."""
+"""By its rule: rows, the policy, and the profiles."""
 
 
 @pytest.mark.parametrize("rule", PROFILES)
 def test_a_profile_is_what_rows_say_at_last(rule: str) -> None:
-    """Wherever they stand in the files."""
+    """Wherever the rows are in the files."""
     rows, policy, expected = PROFILES[rule]
     for blocks in ([rows], [rows[::-1]], [rows[:1], rows[1:]]):
         assert shown(persons(*blocks, policy=policy)) == expected
@@ -157,25 +160,25 @@ def test_the_counts_of_workers_add_up() -> None:
     """Each writes the profiles of some persons."""
     counts, both = [PersonCounts(), PersonCounts()], PersonCounts()
     for one, owner in zip(counts, ("u", "v"), strict=True):
-        persons([said(owner, "a", "1", 5), said("null", "a", "1", 5)], counts=one)
+        persons([stated(owner, "a", "1", 5), stated("null", "a", "1", 5)], counts=one)
         both.add(one)
     assert (both.persons, both.properties, both.names["a"], both.left_out) == (2, 2, 2, {"junk_person": 2})
 
 
 def test_what_was_taken_away_at_last_is_not_written_and_is_counted() -> None:
-    """Unless it was set once more."""
+    """Unless it was set again later."""
     counts = PersonCounts()
-    gone = [said("u", "a", "1", 5), said("u", "a", "", 6, UNSET), said("u", "b", "", 5, UNSET)]
-    found = persons([*gone, said("u", "b", "2", 6, SET_ONCE)], counts=counts)
+    gone = [stated("u", "a", "1", 5), stated("u", "a", "", 6, UNSET), stated("u", "b", "", 5, UNSET)]
+    found = persons([*gone, stated("u", "b", "2", 6, SET_ONCE)], counts=counts)
     assert shown(found) == [("u", 6, "{}", '{"b":2}')]
     assert (counts.persons, counts.properties, counts.left_out) == (1, 1, {"unset_property": 1})
     assert counts.examples == {"unset_property": ["a of u"]}
 
 
 def test_overwriting_removes_what_was_removed_at_last_and_no_other_policy_does() -> None:
-    """As one event, whose uuid is another one; a person of whom nothing remains has an event of its own."""
-    gone = [said("u", "a", "1", 5), said("u", "a", "", 6, UNSET), said("v", "b", "", 5, UNSET)]
-    rows = [*gone, said("u", "c", "2", 6)]
+    """The removal is one event, with another uuid; a person of whom nothing remains has an event of its own."""
+    gone = [stated("u", "a", "1", 5), stated("u", "a", "", 6, UNSET), stated("v", "b", "", 5, UNSET)]
+    rows = [*gone, stated("u", "c", "2", 6)]
     for policy in ("fill-only", "prefix=x_", "overwrite"):
         counts = PersonCounts()
         found = persons(rows, policy=policy, counts=counts, removes=True)
@@ -183,11 +186,11 @@ def test_overwriting_removes_what_was_removed_at_last_and_no_other_policy_does()
     sent = [json.loads(encode_profile(one, Encoder("t", SealedOptions(as_of=0)), "posthog")) for one in found]
     assert [one["properties"].get("$unset") for one in sent] == [["a"], ["b"]]
     assert sent[0]["properties"]["$set"] == {"c": 2}
-    assert found[0].uuid != persons([said("u", "c", "2", 6)])[0].uuid
+    assert found[0].uuid != persons([stated("u", "c", "2", 6)])[0].uuid
 
 
 def test_another_policy_or_choice_of_types_is_refused() -> None:
-    """With what may be written: five group types at most, none twice, none without a name."""
+    """The error lists what may be written: at most five group types, each once, each with a name."""
     for text in ("", "prefix", "prefix=", "prefix= ", "fill-only=x", "replace"):
         with pytest.raises(UsageError, match="is not a profile policy") as raised:
             parse_policy(text)
@@ -198,17 +201,17 @@ def test_another_policy_or_choice_of_types_is_refused() -> None:
 
 
 def test_properties_go_to_the_id_that_the_person_keeps() -> None:
-    """What was said of a device and of its user meets in one profile, the latest first."""
+    """Properties of a device and of its user end in one profile; the latest value wins."""
     kept = {"d": "u"}
-    rows = [said("d", "a", "1", 9), said("u", "a", "2", 8), said("d", "b", "3", 7), said("x", "a", "4", 1)]
+    rows = [stated("d", "a", "1", 9), stated("u", "a", "2", 8), stated("d", "b", "3", 7), stated("x", "a", "4", 1)]
     found = persons(rows, moves=lambda ids: [kept.get(one, one) for one in ids])
     assert shown(found) == [("u", 9, '{"a":1,"b":3}', "{}"), ("x", 1, '{"a":4}', "{}")]
 
 
 def test_junk_ids_long_ids_and_unwanted_persons_get_no_profile() -> None:
-    """One profile of `null` would describe thousands of strangers."""
+    """A profile of `null` would describe thousands of strangers."""
     counts = PersonCounts()
-    rows = [said(one, "a", "1") for one in ("null", "x" * 201, "n\0", "anonymous-1", "u")]
+    rows = [stated(one, "a", "1") for one in ("null", "x" * 201, "n\0", "anonymous-1", "u")]
     found = persons(rows, counts=counts, wanted=lambda ids: [one == "u" for one in ids])
     assert [one.distinct_id for one in found] == ["u"]
     assert counts.left_out == {"junk_person": 1, "long_person": 2, "anonymous_person": 1}
@@ -216,15 +219,15 @@ def test_junk_ids_long_ids_and_unwanted_persons_get_no_profile() -> None:
 
 
 def test_the_uuid_of_a_profile_changes_with_its_content_alone() -> None:
-    """A later plan that finds the same profile makes the same event."""
-    one, same, other = (persons([said("u", "a", value, at)])[0] for value, at in (("1", 5), ("1", 9), ("2", 5)))
+    """A later plan that computes the same profile makes the same event."""
+    one, same, other = (persons([stated("u", "a", value, at)])[0] for value, at in (("1", 5), ("1", 9), ("2", 5)))
     assert one.uuid == same.uuid != other.uuid
 
 
 @pytest.mark.parametrize(("dialect", "name"), [("contract", "$identify"), ("posthog", "$set")])
 def test_a_profile_is_spelled_as_the_target_reads_it(dialect: str, name: str) -> None:
     """One event, which merges nobody."""
-    (person,) = persons([said("u", "a", "1.10", 5_000_000)], policy="fill-only")
+    (person,) = persons([stated("u", "a", "1.10", 5_000_000)], policy="fill-only")
     event = encode_profile(person, Encoder("tiny", SealedOptions(AS_OF)), dialect)
     read = json.loads(event)
     assert (read["event"], read["uuid"], read["timestamp"]) == (name, person.uuid, "1970-01-01T00:00:05Z")
@@ -233,8 +236,8 @@ def test_a_profile_is_spelled_as_the_target_reads_it(dialect: str, name: str) ->
     assert b'"$set_once":{"a":1.10}' in event
 
 
-SAID = st.builds(
-    said,
+STATED = st.builds(
+    stated,
     st.sampled_from(["u", "d", "v"]),
     st.sampled_from(["a", "b"]),
     st.sampled_from(["1", "2", "null"]),
@@ -244,16 +247,16 @@ SAID = st.builds(
 )
 
 
-def in_time(one: Said) -> tuple[int, int, int, bytes]:
-    """When a row counts, among the others."""
+def in_time(one: Statement) -> tuple[int, int, int, bytes]:
+    """The sort key of a row among the others."""
     time = AS_OF - WITHOUT_TIME if one.time is None else one.time
     return time, -1 if one.received is None else one.received, one.kind, one.value
 
 
 @settings(max_examples=60)
-@given(st.lists(SAID, max_size=12), st.randoms())
+@given(st.lists(STATED, max_size=12), st.randoms())
 def test_in_any_order_and_cut_profiles_are_what_playing_the_history_in_order_gives(
-    rows: list[Said], chance: random.Random
+    rows: list[Statement], chance: random.Random
 ) -> None:
     """Against a dictionary to which each row is applied, oldest first."""
     shuffled = chance.sample(rows, len(rows))
@@ -283,11 +286,11 @@ def test_in_any_order_and_cut_profiles_are_what_playing_the_history_in_order_giv
 
 
 Row = tuple[str, str, int | None, dict[str, bytes]]
-"""Type, key, time and properties of a group as a row tells them."""
+"""Type, key, time and properties of a group, as a row has them."""
 
 
 def groups(*rows: Row, wanted: Sequence[str] = (), counts: GroupCounts | None = None) -> list[SealedGroup]:
-    """The groups that come of these rows, each in a block of its own."""
+    """The groups that result from these rows, each in its own block."""
     blocks = (
         [GroupUpdate(type_, key, time, {name: Raw(value) for name, value in properties.items()})]
         for type_, key, time, properties in rows
@@ -299,7 +302,7 @@ def groups(*rows: Row, wanted: Sequence[str] = (), counts: GroupCounts | None = 
 
 
 def test_each_group_comes_once_with_its_last_properties_and_the_first_of_each_type_before_all() -> None:
-    """The service numbers types as they arrive, for good."""
+    """The service numbers types permanently, in the order of arrival."""
     found = groups(
         ("team", "t2", 5, {}), ("team", "t1", 5, {}), ("company", "acme", 9, {"plan": b'"pro"'}),
         ("company", "acme", 8, {"plan": b'"free"'}), ("company", "acme", 11, {}), ("company", "zoo", None, {}),
@@ -313,7 +316,7 @@ def test_each_group_comes_once_with_its_last_properties_and_the_first_of_each_ty
 
 
 def test_groups_of_an_event_are_read_as_the_service_reads_them() -> None:
-    """Texts and numbers are keys; nothing else is a group."""
+    """Strings and numbers are keys; nothing else is a group."""
     for text, named in (
         (b'{"company":"acme","team":7}', ["company:acme", "team:7"]), (b"[1]", []), (b'"company"', []),
         (b'{"a":"","b":null,"c":[1],"d":{},"e":true,"f":"\\u00e9"}', ["a:", "f:é"]),
@@ -333,13 +336,13 @@ def test_a_group_is_spelled_as_the_target_reads_it(dialect: str, name: str) -> N
 
 
 def checks_of(types: GroupTypes) -> list[Finding]:
-    """What the checks of a plan say of these group types."""
+    """What the checks of a plan report for these group types."""
     sealed = [GroupTypeSeal(one, 1, one in types.chosen) for one in (*types.chosen, *types.left_out)]
     return run_checks(facts(people=PeopleSeal(groups=GroupsSeal(types=sealed))))
 
 
 def test_five_types_are_taken_by_frequency_then_name_and_six_stop_the_plan_until_they_are_chosen() -> None:
-    """The order is shown in the plan; the sixth would vanish without a word."""
+    """The plan shows the order; the sixth would be dropped silently."""
     types = choose_types(Counter({"b": 2, "a": 2, "c": 9, "d": 1, "e": 1}))
     assert (types, checks_of(types)) == ((("c", "a", "b", "d", "e"), ()), [])
     (gate,) = checks_of(choose_types(Counter("abcdef")))
@@ -351,7 +354,7 @@ def test_five_types_are_taken_by_frequency_then_name_and_six_stop_the_plan_until
 
 
 def test_groups_without_a_place_are_counted() -> None:
-    """Of a type that was not chosen, with a key that names nobody, or one that the service would cut."""
+    """A type that was not chosen, a placeholder as key, or a key that the service would cut."""
     counts = GroupCounts()
     rows: list[Row] = [("a", "1", 1, {}), ("b", "1", 1, {}), ("a", "null", 1, {}), ("a", "x" * 200, 1, {})]
     assert [one.key for one in groups(*rows, wanted=["a"], counts=counts)] == ["1"]
@@ -380,7 +383,7 @@ def identified(
     return IdentifiedIds(place / "identified"), counts
 
 
-def test_users_and_who_is_joined_to_them_are_identified_and_nobody_else(tmp_path: Path) -> None:
+def test_only_users_and_ids_joined_to_them_are_identified(tmp_path: Path) -> None:
     """One event that names an id as a user's is enough; ids without events are in the table, not in the counts. Without
     users the table is empty."""
     events = [("u", False), ("a", False), ("u", True), ("a", False), ("d", False)]

@@ -1,4 +1,4 @@
-"""What the tests of jobs are given."""
+"""Fixtures for the tests of jobs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.support.services import running
 
 @pytest.fixture
 def service() -> Iterator[LocalService]:
-    """A target of jobs, with nothing in it."""
+    """A target of jobs, still empty."""
     with running(KEYS) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def one_service() -> Iterator[LocalService]:
-    """A target for all examples of a property: their ids differ."""
+    """A target for all examples of a property test: their ids differ."""
     with running(KEYS) as found:
         yield found

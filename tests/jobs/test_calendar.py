@@ -1,4 +1,4 @@
-"""Windows cut a calendar without gap or overlap, whatever its clocks do, and each has a path of its own."""
+"""Windows divide a calendar without gap or overlap, whatever its clocks do, and each has its own path."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def some(kind: str, zone: str, first: str, count: int) -> list[Window]:
     st.datetimes(datetime(1990, 1, 1), datetime(2030, 1, 1)),
 )
 def test_windows_neither_overlap_nor_leave_anything_out(kind: str, zone: str, first: datetime) -> None:
-    """Each begins where the one before ends, and no label, hence no path, comes twice."""
+    """Each begins where the previous one ends, and no label, and so no path, appears twice."""
     found = some(kind, zone, first.strftime("%Y-%m-%d" if kind == "day" else "%Y-%m-%dT%H"), 60)
     assert all(before.end == after.start for before, after in pairwise(found))
     assert all(window.start < window.end for window in found)
@@ -51,14 +51,14 @@ def test_windows_neither_overlap_nor_leave_anything_out(kind: str, zone: str, fi
     ],
 )
 def test_a_day_is_as_long_as_its_clocks_say(zone: str, label: str, hours: float) -> None:
-    """Also where midnight itself is skipped."""
+    """Also if midnight itself is skipped."""
     (window,) = some("day", zone, label, 1)
     assert window.end - window.start == hours * HOUR
 
 
 def test_days_and_hours_that_a_clock_skips_or_repeats() -> None:
-    """A skipped day or hour has no path and is no window; a repeated hour is one window of two hours; a day is its
-    zone's own."""
+    """A skipped day or hour has no path and no window; a repeated hour is one window of two hours; a day is a day of
+    its zone."""
     assert [one.label for one in some("day", "Pacific/Apia", "2011-12-29", 2)] == ["2011-12-29", "2011-12-31"]
     hours = some("hour", "Pacific/Apia", "2011-12-29T22", 4)
     assert [one.label[-5:] for one in hours] == ["29T22", "29T23", "31T00", "31T01"]
@@ -76,7 +76,7 @@ def test_days_and_hours_that_a_clock_skips_or_repeats() -> None:
     assert (utc.start - tokyo.start, tokyo.end - tokyo.start) == (9 * HOUR, DAY)
 
 
-def test_what_is_no_window_says_how_one_is_written() -> None:
+def test_a_wrong_window_shows_how_one_is_written() -> None:
     days = [("day", text) for text in ("2024-02-30", "2024-01-01T05", "tomorrow", "0001-01-01")]
     for kind, text in [*days, ("hour", "2024-01-01T24")]:
         with pytest.raises(UsageError) as caught:
@@ -85,7 +85,8 @@ def test_what_is_no_window_says_how_one_is_written() -> None:
 
 
 def test_a_template_spells_the_date_as_strftime_does_below_any_folder(tmp_path: Path) -> None:
-    """Digits only, no locale has a say; a folder with the marks of a pattern is only a folder."""
+    """Only digits, and no locale matters; a folder whose name contains the characters of a pattern is an ordinary
+    folder."""
     wall = datetime(2024, 1, 5, 7)
     form = "%Y/%y/%m/%d/%j/%H/%M/%S/%%"
     assert PathTemplate(f"a/{{date:{form}}}/*.gz", "hour").at(wall) == f"a/{wall.strftime(form)}/*.gz"
@@ -123,7 +124,7 @@ def test_a_template_that_would_mix_windows_up_is_refused(text: str, kind: str, s
     st.datetimes(datetime(1990, 1, 1), datetime(2030, 1, 1)), st.sampled_from(["%Y%j%H", "%Y/%m/%d/%H", "%y%m%d-%H"])
 )
 def test_no_two_hours_have_one_path(first: datetime, form: str) -> None:
-    """A template that was taken never mixes windows up."""
+    """An accepted template never mixes up windows."""
     template = PathTemplate(f"{{date:{form}}}", "hour")
     whole = first.replace(minute=0, second=0, microsecond=0)
     walls = [whole + timedelta(hours=hours) for hours in (0, 1, 24, 24 * 31, 24 * 366)]

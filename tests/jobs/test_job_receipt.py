@@ -42,7 +42,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def state(done: Path, tmp_path: Path) -> Iterator[Path]:
-    """The state of that job; whatever a test does to it, the next one finds it as it was."""
+    """The state of that job; each test finds it as it was, whatever the previous one did."""
     shutil.copytree(done, tmp_path / "kept")
     yield done / "state/nightly"
     shutil.rmtree(done)
@@ -79,7 +79,7 @@ def test_a_receipt_of_a_job_is_checked_against_all_that_it_names(tmp_path: Path,
 
 
 def test_every_change_of_a_job_is_noticed(done: Path, state: Path) -> None:
-    """Of the receipt, an export, a ledger, the state."""
+    """A change of the receipt, an export, a ledger, or the state."""
     file = state / "receipt.json"
     said = in_process("receipt", "write", state)
     assert said.returncode == 0, said.stderr
@@ -118,7 +118,8 @@ def test_every_change_of_a_job_is_noticed(done: Path, state: Path) -> None:
 
 
 def test_a_job_that_ran_again_has_more_than_its_receipt(tmp_path: Path) -> None:
-    """A run that sends nothing new fails no check; what it may have changed is not checked. A moved job is the same."""
+    """A run that sends nothing new fails no check; what it may have changed is not checked. The same holds for a moved
+    job."""
     days(tmp_path, 1)
     with LocalService(keys=KEYS) as service:
         job = write_job(tmp_path, service.url, until="2024-01-04")
@@ -144,7 +145,7 @@ def test_a_job_that_ran_again_has_more_than_its_receipt(tmp_path: Path) -> None:
 
 
 def test_an_event_that_two_plans_settled_fails_the_sums(state: Path) -> None:
-    """As many events were settled as there are uuids, or the receipt says that they were not."""
+    """The number of settled events equals the number of uuids, or the receipt says that it does not."""
     with closing(sqlite3.connect(state / "state.sqlite")) as database, database:
         database.execute("delete from settled where uuid = (select min(uuid) from settled)")
     api.write_job_receipt(state)
@@ -153,7 +154,7 @@ def test_an_event_that_two_plans_settled_fails_the_sums(state: Path) -> None:
 
 
 def test_what_a_job_cannot_prove_is_stated_with_its_windows(tmp_path: Path, service: LocalService) -> None:
-    """A window without files, a stopped one, one that nobody read back; a folder without a job has no receipt."""
+    """A window without files, a stopped one, and one that was not read back; a folder without a job has no receipt."""
     with pytest.raises(UsageError, match="contains no state of a job"):
         api.write_job_receipt(tmp_path)
     days(tmp_path, 1)

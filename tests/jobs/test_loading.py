@@ -47,8 +47,8 @@ def loaded(folder: Path, text: str) -> object:
     return load_job(path)
 
 
-def test_every_documented_key_is_understood_and_what_is_not_said_is_the_careful_choice(tmp_path: Path) -> None:
-    """The example of the documentation, whole; without keys 49 hours of lag, no lookback, no rejects, merges held."""
+def test_every_documented_key_is_understood_and_defaults_are_careful(tmp_path: Path) -> None:
+    """The whole example of the documentation; without keys 49 hours of lag, no lookback, no rejects, merges held."""
     (tmp_path / "job.yaml").write_text(WHOLE, "utf-8")
     job = load_job(tmp_path / "job.yaml")
     assert (job.name, job.to) == ("nightly-mixpanel", "us")
@@ -70,7 +70,7 @@ def test_every_documented_key_is_understood_and_what_is_not_said_is_the_careful_
 
 
 def test_options_of_plans_and_of_later_steps_are_keys(tmp_path: Path) -> None:
-    """One key is one option, also where several steps have it, with its own bounds; a wrong value is an error with its
+    """One key is one option, also if several steps have it, with its own limits; a wrong value is an error with its
     place."""
     path = tmp_path / "job.yaml"
     path.write_text(LEAST + "gates: {spike: 8, level: 2.5, gap: 3, hour_events: 2000}\n", "utf-8")
@@ -100,7 +100,7 @@ def test_options_of_plans_and_of_later_steps_are_keys(tmp_path: Path) -> None:
 
 
 def test_the_other_spellings(tmp_path: Path) -> None:
-    """Zones that changed, hours, merges up to a number, days of lag, an end, a mapping beside the job file."""
+    """Zones that changed, hours, merges up to a number, days of lag, an end, a mapping next to the job file."""
     (tmp_path / "mine.yaml").write_text(
         "format: backcast.mapping/1\ntool: shop\ntitle: Shop\nevent: /e\ndistinct_id: /d\ntime: {from: /t, unit: s}\n"
     )
@@ -159,7 +159,7 @@ def test_the_other_spellings(tmp_path: Path) -> None:
 def test_an_error_names_the_place_and_what_to_write(
     tmp_path: Path, old: str, new: str, place: str, says: str, hint: str
 ) -> None:
-    """File, line and column; the nearest word where there is one."""
+    """File, line and column; the nearest word if there is one."""
     assert old in WHOLE
     with pytest.raises(JobError) as caught:
         loaded(tmp_path, WHOLE.replace(old, new))
@@ -170,7 +170,7 @@ def test_an_error_names_the_place_and_what_to_write(
     assert error.message.endswith(f"at {tmp_path / 'job.yaml'}:{place}")
 
 
-def test_a_file_that_is_no_job_says_what_to_do(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_job_says_what_to_do(tmp_path: Path) -> None:
     """Empty, missing, a folder, nested too deeply, or with an error in the mapping, whose own place is named."""
     with pytest.raises(JobError, match="a job is empty"):
         loaded(tmp_path, "")
@@ -187,7 +187,7 @@ def test_a_file_that_is_no_job_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_promoted_properties_are_never_final_in_a_job(tmp_path: Path) -> None:
-    """Neither by the job's own word nor by its mapping's: a window that comes late would overwrite newer values."""
+    """Neither the job file nor its mapping can set it: a window that comes late would overwrite newer values."""
     said = LEAST.replace("{properties: none}", "{properties: none, promoted: final}")
     with pytest.raises(JobError, match="would overwrite newer ones"):
         loaded(tmp_path, said)

@@ -18,7 +18,7 @@ ONE, TWO, THREE = {"until": "2024-01-02"}, {"until": "2024-01-03"}, {"until": "2
 
 
 def test_a_window_is_due_a_lag_after_its_end_and_days_off_are_made_up(tmp_path: Path, service: LocalService) -> None:
-    """Not a second before; a run after days without any takes all of them, oldest first, up to `until`, once."""
+    """Not a second before; a run after days without any takes all due windows, oldest first, up to `until`, once."""
     rows = days(tmp_path, 1, 2, 3)
     days(tmp_path, 4)
     due = datetime(2024, 1, 2, tzinfo=UTC) + timedelta(hours=49)
@@ -31,7 +31,8 @@ def test_a_window_is_due_a_lag_after_its_end_and_days_off_are_made_up(tmp_path: 
 
 
 def test_a_window_planned_late_gives_the_same_events(tmp_path: Path, service: LocalService) -> None:
-    """The plan's instant follows from the window: an event too young for it stays too young, whenever it is planned."""
+    """The plan's instant follows from the window: an event too young for it stays too young, whenever the window is
+    planned."""
     young = row(1, 1) | {"timestamp": "2024-01-02T10:00:00Z"}
     put(tmp_path, 1, [row(1, 0), young])
     plans = []
@@ -69,8 +70,8 @@ def test_hours_over_a_change_of_the_clock(tmp_path: Path, service: LocalService)
 def test_a_window_without_files(
     tmp_path: Path, service: LocalService, missing: str, first: dict[str, str], second: list[str], ends: int
 ) -> None:
-    """It waits while others go on, counts as empty, or keeps all after it from being sent; its files are taken when
-    they come, in each case."""
+    """It waits while others continue, counts as empty, or stops all later ones from being sent; its files are taken
+    when they come, in each case."""
     rows = days(tmp_path, 1, 3)
     (tmp_path / "exports/2024/01/02").mkdir(parents=True)
     (tmp_path / "exports/2024/01/02/_SUCCESS").touch()
@@ -91,8 +92,8 @@ def test_a_window_with_empty_files_is_done(tmp_path: Path, service: LocalService
     assert (outcomes(run(job)), run(job).windows) == ({"2024-01-01": "done"}, [])
 
 
-def test_a_failed_gate_stops_its_window_until_the_file_is_mended(tmp_path: Path, service: LocalService) -> None:
-    """Others go on, nothing of it is sent, and the next run plans it again, however late."""
+def test_a_failed_check_stops_its_window_until_the_file_is_corrected(tmp_path: Path, service: LocalService) -> None:
+    """Other windows continue, nothing of it is sent, and the next run plans it again, however late."""
     rows = days(tmp_path, 2)
     put(tmp_path, 1, [row(1, 0), {"event": "Nobody"}])
     job = write_job(tmp_path, service.url, **TWO)
@@ -110,7 +111,7 @@ def test_a_failed_gate_stops_its_window_until_the_file_is_mended(tmp_path: Path,
 
 
 def test_a_late_file_that_a_gate_stops_is_not_forgotten(tmp_path: Path, service: LocalService) -> None:
-    """Even when its window has left the lookback by the time it is mended, or taken away."""
+    """Even if its window has left the lookback by the time the file is corrected or taken away."""
     rows = days(tmp_path, 1, 2)
     job = write_job(tmp_path, service.url, lookback="1", **TWO)
     run(job, datetime(2024, 1, 4, 12, tzinfo=UTC))
@@ -124,7 +125,7 @@ def test_a_late_file_that_a_gate_stops_is_not_forgotten(tmp_path: Path, service:
 
 @pytest.mark.parametrize("at", ["its head", "its end"])
 def test_a_damaged_file_stops_its_window_alone(tmp_path: Path, service: LocalService, at: str) -> None:
-    """Exit 3, whenever it is found out, and the next run tries again."""
+    """Exit 3, whenever the damage is found, and the next run tries again."""
     days(tmp_path, 1, 2)
     cut = gzip.compress(b"".join(json.dumps(row(1, 100 + number)).encode() + b"\n" for number in range(3_000)))[:-2_000]
     (tmp_path / "exports/2024/01/01/b.jsonl").write_bytes(cut if at == "its end" else b"\x1f\x8b\x08\x00broken")
@@ -165,7 +166,7 @@ def test_while_the_service_refuses_us_nothing_else_is_planned(tmp_path: Path, se
     assert sent_once(service, rows)
 
 
-def test_refused_events_are_told_and_do_not_keep_a_window_open(tmp_path: Path, service: LocalService) -> None:
+def test_refused_events_are_reported_and_do_not_keep_a_window_open(tmp_path: Path, service: LocalService) -> None:
     """Exit 5, after the rest settled; the next run has nothing to do."""
     days(tmp_path, 1, 2)
     poison = row(1, 3)["uuid"]

@@ -23,8 +23,8 @@ from tests.support.stores import a_bucket
 
 
 def test_of_a_late_part_and_of_a_changed_one_only_what_is_new_is_sent(tmp_path: Path, service: LocalService) -> None:
-    """Rows that an earlier window settled are counted, wherever they stand now and whatever they say; other parts are
-    not read again."""
+    """Rows that an earlier window settled are counted, wherever they are now and whatever they say; other parts are not
+    read again."""
     rows = days(tmp_path, 1, 2)
     job = write_job(tmp_path, service.url, lookback="1", until="2024-01-03")
     run(job)
@@ -62,8 +62,9 @@ def test_a_key_conflict_with_what_was_sent_names_the_difference(tmp_path: Path, 
     assert f"row 1 of a.jsonl (Left, 2024-01-01) {sent} with another event name" in str(run(job).problem)
 
 
-def test_files_whose_bytes_or_events_are_known_are_no_change(tmp_path: Path, service: LocalService) -> None:
-    """Their digest tells, and their uuids: only touched, renamed, or written in another order the second time."""
+def test_files_with_known_bytes_or_events_are_not_changes(tmp_path: Path, service: LocalService) -> None:
+    """Their digest shows it, and their uuids: files only touched, renamed, or written in another order the second
+    time."""
     rows = days(tmp_path, 1, 2)
     job = write_job(tmp_path, service.url, lookback="9", until="2024-01-03")
     run(job)
@@ -80,7 +81,7 @@ def test_files_whose_bytes_or_events_are_known_are_no_change(tmp_path: Path, ser
 def test_a_part_beyond_the_lookback_is_not_sent(
     tmp_path: Path, service: LocalService, lookback: str, read: list[str]
 ) -> None:
-    """Only of the last windows that are done files may come late, of all of them where there are fewer."""
+    """Late files are accepted only for the last windows that are done, or for all if there are fewer."""
     days(tmp_path, 1, 2)
     job = write_job(tmp_path, service.url, lookback=lookback, until="2024-01-03")
     run(job)
@@ -89,8 +90,9 @@ def test_a_part_beyond_the_lookback_is_not_sent(
     assert [window for window, outcome in outcomes(run(job)).items() if outcome == "done"] == read
 
 
-def test_rows_that_two_windows_hold_are_sent_by_the_first(tmp_path: Path, service: LocalService) -> None:
-    """Exports overlap at midnight; a window all of whose rows are settled is done, which is no failure of a job."""
+def test_rows_in_two_windows_are_sent_by_the_first(tmp_path: Path, service: LocalService) -> None:
+    """Exports overlap at midnight; a window all of whose rows are settled is done, which is not a failure of the
+    job."""
     rows = [row(1, number) for number in range(20)]
     put(tmp_path, 1, rows[:15])
     put(tmp_path, 2, rows[10:])
@@ -103,7 +105,7 @@ def test_rows_that_two_windows_hold_are_sent_by_the_first(tmp_path: Path, servic
 
 
 def test_a_part_of_another_table_is_new_though_its_bytes_are_known(tmp_path: Path) -> None:
-    """One action may be a row of two tables of a warehouse; a file of the same table is a copy."""
+    """One action may be a row in two tables of a warehouse; a file of the same table is a copy."""
     folder = tmp_path / "exports/2024/01/01"
     folder.mkdir(parents=True)
     text = "id,anonymous_id,received_at,uuid_ts\n1,2,2024-01-01 09:00:00,2024-01-01 09:00:01\n"
@@ -133,7 +135,7 @@ PAGE = (
 
 
 def test_a_late_part_is_read_with_the_lookup_files_of_its_folder(tmp_path: Path, service: LocalService) -> None:
-    """As a plan of the folder reads it, although these were read before."""
+    """It is read as a plan of the folder reads it, although the lookup files were read before."""
     (tmp_path / "shop.yaml").write_text(SHOP, "utf-8")
     job = write_job(tmp_path, service.url, set="", until="2024-01-02", mapping="shop.yaml", lookback="9", timezone="")
     put(tmp_path, 1, [{"id": 1, "name": "Shoes"}], "things.jsonl")
@@ -157,12 +159,13 @@ def test_a_late_part_knows_its_table_by_its_folder(tmp_path: Path, service: Loca
 
 
 def exported_again(folder: Path) -> None:
-    """Day 1 again, two days after its lookback: one event is new, one has another value, one is not there any more."""
+    """Day 1 again, two days after its lookback: one event is new, one has another value, one is gone."""
     put(folder, 1, [*(row(1, number) for number in range(1, 9)), row(1, 9, plan="other"), row(1, 60)])
 
 
 def test_a_changed_export_of_a_finished_window_stops_it(tmp_path: Path, service: LocalService) -> None:
-    """By its uuids: as many rows as before. Each run says so until the file is as it was; other windows go on."""
+    """Its uuids show it, though the number of rows is the same. Each run says so until the file is as it was; other
+    windows continue."""
     rows = days(tmp_path, 1, 2)
     kept = (tmp_path / "exports/2024/01/01/a.jsonl").read_bytes()
     job = write_job(tmp_path, service.url, lookback="1", until="2024-01-03")
@@ -190,7 +193,7 @@ def test_a_changed_export_of_a_finished_window_stops_it(tmp_path: Path, service:
 def test_a_job_sends_what_is_new_of_a_changed_export_where_it_says_so(
     tmp_path: Path, service: LocalService, name: str, lookback: str
 ) -> None:
-    """Also under other names of files, and within the lookback; once."""
+    """Also if the files have other names, and within the lookback; once."""
     rows = days(tmp_path, 1, 2)
     job = write_job(tmp_path, service.url, changed="send-new", lookback=lookback, until="2024-01-03")
     run(job)
@@ -206,7 +209,7 @@ def test_a_job_sends_what_is_new_of_a_changed_export_where_it_says_so(
 
 @pytest.mark.parametrize("lookback", ["0", "9"])
 def test_a_job_ignores_a_changed_export_where_it_says_so(tmp_path: Path, service: LocalService, lookback: str) -> None:
-    """It says so once, and never reads it."""
+    """The job says so once, and never reads the export."""
     rows = days(tmp_path, 1, 2)
     job = write_job(tmp_path, service.url, changed="ignore", lookback=lookback, until="2024-01-03")
     run(job)
@@ -219,8 +222,9 @@ def test_a_job_ignores_a_changed_export_where_it_says_so(tmp_path: Path, service
     assert sent_once(service, rows)
 
 
-def test_a_rule_for_changed_exports_holds_within_the_lookback(tmp_path: Path, service: LocalService) -> None:
-    """A file that comes late is expected there; one that changed is not, where the job file has a rule."""
+def test_a_rule_for_changed_exports_applies_within_the_lookback(tmp_path: Path, service: LocalService) -> None:
+    """A file that comes late is expected there; for one that changed the rule of the job file applies, if there is
+    one."""
     rows = days(tmp_path, 1)
     job = write_job(tmp_path, service.url, changed="stop", lookback="1", until="2024-01-02")
     run(job)
@@ -248,7 +252,7 @@ def test_files_that_were_only_touched_are_read_once(tmp_path: Path, service: Loc
 
 
 def test_a_job_reads_the_days_of_a_bucket(tmp_path: Path, service: LocalService) -> None:
-    """New objects are sent, the same ones at another time are not, a day without any is waited for."""
+    """New objects are sent; unchanged ones with another time are not; a day without objects is waited for."""
     with a_bucket() as bucket:
 
         def put_there(day: int, rows: list[dict[str, Any]], name: str = "a.jsonl") -> None:

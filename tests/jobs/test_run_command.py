@@ -1,4 +1,4 @@
-"""One run of a job at a time; trying one, looking at it, ending it."""
+"""One run of a job at a time; trying a job, looking at it, ending it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.support.jobs import code, days, outcomes, put, ran, row, run, sent_on
 
 
 def test_one_run_of_a_job_at_a_time(tmp_path: Path, service: LocalService) -> None:
-    """A second run says who holds the job, exit 2, and nothing is planned; of two processes one is turned away, or
-    finds everything done."""
+    """A second run says which process has the job, exit 2, and nothing is planned; of two processes one is turned away,
+    or finds everything done."""
     days(tmp_path, 1)
     job = write_job(tmp_path, "http://127.0.0.1:1")
     (tmp_path / "state/nightly").mkdir(parents=True)
@@ -42,8 +42,8 @@ def test_one_run_of_a_job_at_a_time(tmp_path: Path, service: LocalService) -> No
     assert sent_once(service, rows)
 
 
-def test_a_state_without_tables_is_none_yet(tmp_path: Path, service: LocalService) -> None:
-    """A run creates the file before its tables, which another process sees, and a crash leaves. What a state knows is
+def test_a_state_without_tables_is_not_a_state_yet(tmp_path: Path, service: LocalService) -> None:
+    """A run creates the file before its tables, which another process sees, and a crash leaves. What a state has as
     settled is not settled for another job or another calendar."""
     days(tmp_path, 1)
     job = write_job(tmp_path, service.url, until="2024-01-02", state="kept")
@@ -58,10 +58,10 @@ def test_a_state_without_tables_is_none_yet(tmp_path: Path, service: LocalServic
             run(write_job(tmp_path, service.url, state="kept", **other))
 
 
-def test_a_text_that_is_no_key_ends_a_run_before_anything_is_planned(
+def test_a_value_that_is_not_a_key_ends_a_run_before_anything_is_planned(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The key is looked at as `apply` does, in a dry run too: exit 2, no folder."""
+    """The key is checked as in `apply`, in a dry run too: exit 2, no folder."""
     job = write_job(tmp_path, "us")
     for key, more in (("abc", []), ("phx_0123456789", []), ("abc", ["--dry-run"])):
         monkeypatch.setenv("BACKCAST_PROJECT_KEY", key)
@@ -70,7 +70,7 @@ def test_a_text_that_is_no_key_ends_a_run_before_anything_is_planned(
 
 
 def test_a_dry_run_sends_nothing_and_leaves_no_trace(tmp_path: Path, service: LocalService) -> None:
-    """It counts what a run would send, what earlier windows of the same run would settle included."""
+    """It counts what a run would send, including what earlier windows of the same run would settle."""
     rows = days(tmp_path, 1, 2)
     job = write_job(tmp_path, service.url, until="2024-01-04", missing="done")
     run(job, datetime(2024, 1, 4, 12, tzinfo=UTC))
@@ -86,7 +86,7 @@ def test_a_dry_run_sends_nothing_and_leaves_no_trace(tmp_path: Path, service: Lo
 
 
 def test_a_dry_run_of_a_job_that_never_ran_makes_no_folder(tmp_path: Path) -> None:
-    """A gate that would stop a window is exit 4 all the same."""
+    """A gate that would stop a window is exit 4 nevertheless."""
     put(tmp_path, 1, [row(1, 1, distinct_id="")])
     job = write_job(tmp_path, "http://127.0.0.1:9", until="2024-01-02")
     done = run(job, dry_run=True)
@@ -98,7 +98,7 @@ def test_a_dry_run_of_a_job_that_never_ran_makes_no_folder(tmp_path: Path) -> No
 def test_a_row_of_the_evening_is_in_the_window_of_its_calendar(
     tmp_path: Path, service: LocalService, zone: str, ended: int
 ) -> None:
-    """20:30 in New York is the next day in UTC; what a job says of that names keys of its file."""
+    """20:30 in New York is the next day in UTC; messages about it name keys of the job file."""
     seen = {"time": 1704141000, "distinct_id": "u", "$insert_id": "a", "mp_processing_time_ms": 1704159005000}
     put(tmp_path, 1, [{"event": "Visited", "properties": seen}])
     job = write_job(
@@ -112,7 +112,7 @@ def test_a_row_of_the_evening_is_in_the_window_of_its_calendar(
 
 
 def test_an_end_that_is_asked_for_comes_at_once_or_between_two_windows(tmp_path: Path, service: LocalService) -> None:
-    """Exit 130: planning is given up, a window that is sent is finished; the next run goes on."""
+    """Exit 130: planning is given up, a window that is being sent is finished; the next run continues."""
     rows = days(tmp_path, 1)
     interrupted = threading.Event()
 
@@ -140,7 +140,7 @@ def test_an_end_that_is_asked_for_comes_at_once_or_between_two_windows(tmp_path:
 
 
 def test_the_command_prints_a_line_for_each_window_and_the_history(tmp_path: Path, service: LocalService) -> None:
-    """For logs; `--json` for programs; an error is two lines."""
+    """Lines for logs; `--json` for programs; an error is two lines."""
     days(tmp_path, 1, 4)
     put(tmp_path, 3, [row(3, 1, distinct_id="")])
     job = write_job(tmp_path, service.url)

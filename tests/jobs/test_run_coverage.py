@@ -43,14 +43,14 @@ TWO = Keyring(
 
 
 def live(service: LocalService, moment: str) -> None:
-    """An event of an SDK at this moment."""
+    """An event that an SDK sends now."""
     event = {"event": "Live", "distinct_id": "visitor", "timestamp": moment, "properties": {"distinct_id": "visitor"}}
     body = {"api_key": KEY, "batch": [event]}
     assert httpx.post(f"{service.url}/batch/", json=body, timeout=30, **PLAIN).status_code == 200
 
 
 def test_a_job_fills_up_to_the_first_live_event_and_remembers_it(tmp_path: Path, service: LocalService) -> None:
-    """Rows from then on are left out and counted, in dry runs too, and in runs that have no personal key any more;
+    """Rows from that time on are left out and counted, in dry runs too, and in later runs without a personal key;
     `live: allow` lets them in."""
     rows = days(tmp_path, 1, 2, 3)
     warned: list[str] = []
@@ -80,7 +80,7 @@ def test_a_job_fills_up_to_the_first_live_event_and_remembers_it(tmp_path: Path,
 
 def test_what_a_plan_sent_before_is_never_sent_again(tmp_path: Path, service: LocalService) -> None:
     """With a personal key the target is asked (`already_there`); with `earlier` the job knows what that plan settled,
-    and which devices came alone in it."""
+    and which devices were without a user in it."""
     put(tmp_path, 1, [row(1, 1), row(1, 2, distinct_id="", anonymous_id="phone")])
     settings = COLUMNS | {"anonymous_id": "anonymous_id"}
     options = PlanOptions(mapping="generic", settings=settings, timezone="UTC", workers=0)
@@ -99,7 +99,7 @@ def test_what_a_plan_sent_before_is_never_sent_again(tmp_path: Path, service: Lo
 
 
 def test_events_that_are_there_in_another_version_are_a_warning(tmp_path: Path, service: LocalService) -> None:
-    """The window is sent; the service keeps both versions of what is there under another name."""
+    """The window is sent; the service keeps both versions of events that are there under another name."""
     rows = days(tmp_path, 1)
     old = [{"event": "Old name"} | {name: one[name] for name in ("uuid", "timestamp")} for one in rows[:3]]
     body = {"api_key": KEY, "batch": [one | {"properties": {"distinct_id": "person-0"}} for one in old]}
@@ -115,7 +115,8 @@ def test_events_that_are_there_in_another_version_are_a_warning(tmp_path: Path, 
 def test_windows_that_were_filled_before_live_events_were_known_are_named(
     tmp_path: Path, service: LocalService
 ) -> None:
-    """A run without a personal key says once that it could not ask; the first with one says what may be there twice."""
+    """A run without a personal key says once that it could not ask; the first run with one says what may be there
+    twice."""
     days(tmp_path, 1, 2)
     warned: list[str] = []
     job = write_job(tmp_path, service.url, until="2024-01-03")
@@ -129,7 +130,7 @@ def test_windows_that_were_filled_before_live_events_were_known_are_named(
 
 
 def test_another_host_opens_all_windows_and_the_first_goes_on_where_it_was(tmp_path: Path) -> None:
-    """There and back: each target gets everything once, also where the state is lost: ledgers know their target."""
+    """There and back: each target gets everything once, also if the state is lost: ledgers know their target."""
     rows = days(tmp_path, 1, 2)
     warned: list[str] = []
     with running(KEYS) as first, running(KEYS) as second:
@@ -146,14 +147,15 @@ def test_another_host_opens_all_windows_and_the_first_goes_on_where_it_was(tmp_p
         assert list(outcomes(run(write_job(tmp_path, first.url, until="2024-01-04")))) == ["2024-01-03"]
         assert sent_once(first, rows)
         assert sent_once(second, rows[:20])
-        for file in (tmp_path / "state/nightly").glob("state.sqlite*"):  # lost, and known by its ledgers
+        for file in (tmp_path / "state/nightly").glob("state.sqlite*"):  # lost, and recognised by its ledgers
             file.unlink()
         assert run(write_job(tmp_path, second.url, until="2024-01-03")).windows == []
         assert run(write_job(tmp_path, first.url, until="2024-01-04")).windows == []
 
 
 def test_another_project_opens_all_windows(tmp_path: Path) -> None:
-    """As the personal key shows it; without one nobody can say whether another key is rotated or of another project."""
+    """The personal key shows which project; without one it is unknown whether another key is rotated or of another
+    project."""
     rows = days(tmp_path, 1, 2)
     with running(TWO) as service:
         job = write_job(tmp_path, service.url, until="2024-01-03")

@@ -1,4 +1,4 @@
-"""A scheduled backfill that dies, or loses its files or its memory, goes on as if nothing had happened."""
+"""A scheduled backfill that dies, or loses its files or its state, continues as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def test_a_run_killed_while_it_sends_is_resumed_before_anything_else(tmp_path: P
         begun.set()
         assert runs[0].wait() == -signal.SIGKILL
         rows += days(tmp_path, 2)
-        assert ran(job) == (0, *told_of(job, BIG))
+        assert ran(job) == (0, *printed(job, BIG))
     assert landed(service) == identities(rows)
     assert [one[:3] for one in counts(job)] == [("2024-01-01", "done", BIG), ("2024-01-02", "done", 10)]
     assert sum(copies(service).values()) - len(rows) <= BIG
 
 
-def told_of(job: Path, first: int) -> tuple[str, str]:
-    """What a run of two windows prints, whatever the time it took."""
+def printed(job: Path, first: int) -> tuple[str, str]:
+    """The output of a run of two windows, without its times."""
     _, attempts = read_history(state_file(load_job(job).state))
     seconds = {one.window: one.seconds for one in attempts}
     lines = [
@@ -93,7 +93,7 @@ def told_of(job: Path, first: int) -> tuple[str, str]:
 
 @pytest.mark.parametrize("gone", [False, True], ids=["changed", "gone"])
 def test_a_file_that_changes_while_its_window_is_half_sent(tmp_path: Path, service: LocalService, gone: bool) -> None:
-    """The rest is sent as it was planned; what a changed file has more is planned after it."""
+    """The rest is sent as it was planned; additional rows of a changed file are planned after it."""
     rows = [row(1, number) for number in range(BIG)]
     put(tmp_path, 1, rows)
 
@@ -123,8 +123,8 @@ def test_a_file_that_changes_while_its_window_is_half_sent(tmp_path: Path, servi
 
 
 def test_a_window_that_was_half_sent_is_never_called_empty(tmp_path: Path, service: LocalService) -> None:
-    """With `missing: done` too: its plan was damaged, its file stopped by a gate and taken away, and the rest is still
-    owed."""
+    """With `missing: done` too: its plan was damaged, its file was stopped by a gate and taken away, and the rest has
+    yet to be sent."""
     put(tmp_path, 1, [row(1, number) for number in range(BIG)])
 
     def answer(asked: Asked) -> Reply:
@@ -142,7 +142,7 @@ def test_a_window_that_was_half_sent_is_never_called_empty(tmp_path: Path, servi
 
 
 def test_a_late_file_that_was_half_sent_and_is_gone_is_waited_for(tmp_path: Path, service: LocalService) -> None:
-    """Its window was done before, but what is left of the file is owed."""
+    """Its window was done before, but the rest of the file has yet to be sent."""
     rows = days(tmp_path, 1)
     late = [row(1, 100 + number) for number in range(BIG)]
     open_for = [2]  # the window itself, and one of the requests of its late file

@@ -1,4 +1,4 @@
-"""What a plan keeps at its apply and verify, a job keeps too: rehearsal, canary, endpoint, functions, depth."""
+"""The rules of apply and verify for a plan apply to a job too: rehearsal, canary, endpoint, functions, depth."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def is_on(ask: Asking, made: dict[str, Any]) -> bool:
 
 
 def test_functions_are_off_while_a_run_sends_and_on_again_at_its_end(tmp_path: Path) -> None:
-    """Once a run, not once a window; without `functions: pause` such a target stops the run, without a personal key
-    it is an error before anything is planned."""
+    """Once per run, not once per window; without `functions: pause` such a target stops the run, and without a personal
+    key it is an error before anything is planned."""
     rows = days(tmp_path, 1, 2)
     seen: list[tuple[str, bool]] = []
     with hooked() as (service, ask, made):
@@ -87,7 +87,7 @@ def test_functions_are_off_while_a_run_sends_and_on_again_at_its_end(tmp_path: P
 
 @pytest.mark.parametrize("by", ["run", "resume-functions"])
 def test_what_a_killed_run_left_off_is_on_after_the_next(tmp_path: Path, by: str) -> None:
-    """Also by the command, with the job's state folder; until then the history names it."""
+    """The command does it too, given the job's state folder; until then the history names the functions."""
     rows = days(tmp_path, 1)
     runs: list[Forked] = []
     with hooked() as (service, ask, made):
@@ -127,8 +127,8 @@ def test_each_window_is_rehearsed_before_it_is_sent(tmp_path: Path, service: Loc
 
 
 def test_every_window_has_a_canary_and_lands_once(tmp_path: Path, service: LocalService) -> None:
-    """What the sample sent is not sent again, and the report of the plan has it. Without a personal key nothing is
-    sent at all; the next run needs no canary."""
+    """What the sample sent is not sent again, and the report of the plan shows it. Without a personal key nothing is
+    sent; the next run needs no canary."""
     made = days(tmp_path, 1, 2)
     job = write_job(tmp_path, service.url, until="2024-01-03", canary="4")
     with pytest.raises(UsageError, match="needs the personal key"):
@@ -148,7 +148,7 @@ def test_every_window_has_a_canary_and_lands_once(tmp_path: Path, service: Local
 
 
 def test_a_canary_that_is_refused_or_differs_holds_the_window(tmp_path: Path) -> None:
-    """The rest stays unsent, run after run, until the sample is as it was sent or the key is taken out of the file."""
+    """The rest stays unsent, run after run, until the sample is as it was sent or the key is removed from the file."""
     made = days(tmp_path, 1)
     store = tmp_path / "store.duckdb"
     with LocalService(store, keys=KEYS, faults=("poison,event=Step 1",)) as service:
@@ -189,7 +189,7 @@ def test_a_job_names_its_endpoint(tmp_path: Path, transport: str) -> None:
 def test_a_job_compares_values_as_deep_as_it_says(
     tmp_path: Path, service: LocalService, fields: str, ends: int, said: tuple[str, str]
 ) -> None:
-    """A sample, unless the job file has another depth; only none of them misses a value that changed."""
+    """A sample, unless the job file has another depth; only the depth `none` misses a value that changed."""
     days(tmp_path, 1)
     job = write_job(tmp_path, service.url, until="2024-01-02", verify=fields and f"{{fields: {fields}}}")
     changed = "update accepted set properties = replace(properties, '\"number\":3', '\"number\":8')"
@@ -199,7 +199,7 @@ def test_a_job_compares_values_as_deep_as_it_says(
 
 
 def test_metrics_say_how_far_a_job_is_behind(tmp_path: Path, service: LocalService) -> None:
-    """The window that was sent last, of the first of January 2024, ended years ago."""
+    """The last window that was sent, of the first of January 2024, ended years ago."""
     days(tmp_path, 1)
     run(write_job(tmp_path, service.url, until="2024-01-02", metrics="run.prom"))
     lines = dict(line.rsplit(" ", 1) for line in (tmp_path / "run.prom").read_text("utf-8").splitlines())

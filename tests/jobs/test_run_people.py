@@ -1,4 +1,4 @@
-"""People of a job: a window knows what all others saw of its ids and said of its persons, as one plan would."""
+"""People of a job: a window knows the ids and the properties of persons in all others, as one plan would."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Snapshot = dict[str, dict[str, Any]]
 
 
 def alone(day: int, device: str, hour: int = 10) -> dict[str, Any]:
-    """A device's event before anybody knows whose it is."""
+    """A device's event before its user is known."""
     return both(day, "", device, hour)
 
 
 def both(day: int, user: str, device: str, hour: int = 10) -> dict[str, Any]:
-    """A user's event on a device; on none where that is ""."""
+    """A user's event on a device; without a device if that is ""."""
     return row(
         day, next(NUMBERS), distinct_id=user, anonymous_id=device, timestamp=f"2024-01-{day:02d}T{hour:02d}:00:00Z"
     )
@@ -59,7 +59,7 @@ def decisions(directory: Path) -> dict[tuple[str, str], tuple[str, str]]:
 
 
 def persons(service: LocalService, mark: str = "") -> set[frozenset[str]]:
-    """Who is who at the service, of ids that begin so."""
+    """Who is who at the service, for ids with this prefix."""
     return {frozenset(one.distinct_ids) for one in service.persons() if one.distinct_ids[0].startswith(mark)}
 
 
@@ -67,7 +67,7 @@ def persons(service: LocalService, mark: str = "") -> set[frozenset[str]]:
 def test_a_device_alone_in_one_window_and_with_its_user_in_another_is_merged(
     tmp_path: Path, service: LocalService, first: str
 ) -> None:
-    """Whichever comes first; the merge is dated just before the first event of either, which lies in the first."""
+    """Whichever comes first; the merge is dated just before the first event of either id, in the first window."""
     rows = [alone, lambda day, device: both(day, "ann", device)]
     for day, make in zip((1, 2), rows if first == "alone" else rows[::-1], strict=True):
         put(tmp_path, day, [make(day, "phone")])
@@ -78,8 +78,8 @@ def test_a_device_alone_in_one_window_and_with_its_user_in_another_is_merged(
 
 
 def test_what_no_window_alone_would_refuse_is_refused(tmp_path: Path, service: LocalService) -> None:
-    """A server's id that changes with every call has nothing to join, a device of many users stays refused when one
-    more comes along, and an id that was a user's is no device later."""
+    """A server's id that changes with every call joins nothing, a device of many users stays refused when one more
+    appears, and an id that was a user's does not become a device later."""
     put(tmp_path, 1, [both(1, "ann", "call"), alone(1, "kiosk"), both(1, "1001", ""),
                       *(both(1, f"user-{number}", "kiosk") for number in range(51))])  # fmt: skip
     put(tmp_path, 2, [both(2, "ann", "call"), both(2, "ann", "kiosk"), both(2, "ann", "1001")])
@@ -93,7 +93,7 @@ def test_what_no_window_alone_would_refuse_is_refused(tmp_path: Path, service: L
 
 
 def test_what_a_lost_state_knew_of_ids_is_made_again(tmp_path: Path, service: LocalService) -> None:
-    """From the tables beside the plans."""
+    """From the tables next to the plans."""
     put(tmp_path, 1, [alone(1, "phone"), both(1, "bob", "tablet")])
     put(tmp_path, 2, [both(2, "ann", "phone"), alone(2, "tablet")])
     run(write_job(tmp_path, service.url, until="2024-01-02", **UP_TO))
@@ -104,7 +104,7 @@ def test_what_a_lost_state_knew_of_ids_is_made_again(tmp_path: Path, service: Lo
 
 
 def test_a_dry_run_knows_what_earlier_windows_saw(tmp_path: Path, service: LocalService) -> None:
-    """Those that were sent, and those that it only tries."""
+    """Windows that were sent, and those that it only tries."""
     put(tmp_path, 1, [alone(1, "phone")])
     put(tmp_path, 2, [alone(2, "tablet")])
     put(tmp_path, 3, [both(3, "ann", "phone"), both(3, "ann", "tablet")])
@@ -114,7 +114,7 @@ def test_a_dry_run_knows_what_earlier_windows_saw(tmp_path: Path, service: Local
 
 
 def merging(number: int) -> dict[str, object]:
-    """A row of a device: half of them from before its person is known, half with both."""
+    """Rows of a device: half of them from before its person is known, half with both ids."""
     return row(1, number) | {"anonymous_id": f"device-{number % 7}"} | ({"distinct_id": ""} if number % 14 < 7 else {})
 
 
@@ -124,10 +124,10 @@ def merging(number: int) -> dict[str, object]:
 def test_merges_are_held_or_sent_up_to_a_number(
     tmp_path: Path, service: LocalService, merges: str, sent: int, outcome: str
 ) -> None:
-    """Held ones are counted; one that a window sent is not sent by the next."""
+    """Held merges are counted; a merge that one window sent is not sent by the next."""
     put(tmp_path, 1, [merging(number) for number in range(14)])
     put(tmp_path, 2, [merging(number) for number in range(14, 28)])
-    # An address that nobody takes for this machine's: `up-to` is the approval that apply asks for there.
+    # An address that does not look like this machine's: `up-to` is the approval that apply asks for there.
     to = service.url.replace("127.0.0.1", "0.0.0.0")
     job = write_job(tmp_path, to, until="2024-01-03", set=SET, merges=merges)
     assert outcomes(run(job)) == {"2024-01-01": outcome, "2024-01-02": outcome}
@@ -138,7 +138,7 @@ def test_merges_are_held_or_sent_up_to_a_number(
 
 
 def test_merges_that_were_held_are_sent_once_the_job_lets_them(tmp_path: Path, service: LocalService) -> None:
-    """By the next window, though their ids do not come again; and never a second time."""
+    """By the next window, though their ids do not appear again; and never a second time."""
     put(tmp_path, 1, [merging(number) for number in range(14)])
     put(tmp_path, 2, [both(2, "bob", "")])
     put(tmp_path, 3, [both(3, "bob", "")])
@@ -162,8 +162,8 @@ SEEN = st.tuples(
 def test_windows_merge_what_one_plan_would(
     one_service: LocalService, tmp_path_factory: pytest.TempPathFactory, seen: Sequence[tuple[int, str, str, int]]
 ) -> None:
-    """One plan over all of them that knows what they settled finds nothing more to merge; one that knows nothing comes
-    to the same persons, but where a device had another user first, as far as the windows before could know."""
+    """One plan over all of them that knows what they settled finds nothing more to merge; one that knows nothing gives
+    the same persons, except if a device had another user first, as far as the windows before could know."""
     folder, mark = tmp_path_factory.mktemp("job"), f"{next(NUMBERS)}-"
     for day in sorted({day for day, *_ in seen}):
         mine = [(user and mark + user, device and mark + device, hour) for at, user, device, hour in seen if at == day]
@@ -202,12 +202,12 @@ def snapshot(folder: Path, day: int, people: Snapshot) -> None:
 
 
 def profiles(service: LocalService, mark: str = "") -> Snapshot:
-    """What the service says of the persons whose ids begin so."""
+    """The properties at the service of the persons with this prefix."""
     return {one.distinct_ids[0]: one.properties for one in service.persons() if one.distinct_ids[0].startswith(mark)}
 
 
 def test_a_snapshot_fills_in_what_earlier_ones_did_not_say(tmp_path: Path, service: LocalService) -> None:
-    """What was said once stays; a profile that says nothing new is not sent again."""
+    """An earlier value stays; a profile with nothing new is not sent again."""
     snapshot(tmp_path, 1, {"ann": {"plan": "free"}, "bob": {"plan": "free"}})
     snapshot(tmp_path, 2, {"ann": {"plan": "paid", "town": "Bonn"}, "bob": {"plan": "free"}})
     done = run(write_job(tmp_path, service.url, **FINAL))
@@ -216,8 +216,8 @@ def test_a_snapshot_fills_in_what_earlier_ones_did_not_say(tmp_path: Path, servi
     assert profiles(service) == {"ann": {"plan": "free", "town": "Bonn"}, "bob": {"plan": "free"}}
 
 
-def test_a_window_that_holds_events_is_stopped(tmp_path: Path, service: LocalService) -> None:
-    """What events say of a person changes from window to window, and the oldest word would stay: exit 4, two lines."""
+def test_a_window_that_would_hold_events_is_stopped(tmp_path: Path, service: LocalService) -> None:
+    """Person properties of events change from window to window, and the oldest would stay: exit 4, two lines."""
     put(tmp_path, 1, [
         {"$distinct_id": "ann", "$properties": {"plan": "free"}},
         {"event": "Signup", "properties": {"time": 1704103200, "distinct_id": "ann", "$insert_id": "a"}},
@@ -238,7 +238,7 @@ PEOPLE = st.dictionaries(
 def test_nobody_and_nothing_is_missing_against_one_plan_over_all_windows(
     one_service: LocalService, tmp_path_factory: pytest.TempPathFactory, snapshots: Sequence[Snapshot]
 ) -> None:
-    """The same persons with the same properties; of values that changed, the one that was said first."""
+    """The same persons with the same properties; if a value changed, the first one."""
     folder, mark = tmp_path_factory.mktemp("job"), f"{next(NUMBERS)}-"
     first: Snapshot = {}
     for day, people in enumerate(snapshots, 1):

@@ -20,17 +20,17 @@ from pipeline.local_service.keys import Project
 from tests.support.deliveries import KEY
 from tests.support.jobs import KEYS, OWN, PERSONAL_KEY, code, days, outcomes, proofs, put, ran, row, run, write_job
 from tests.support.relays import relay
-from tests.support.scripted_server import Asked, Said
+from tests.support.scripted_server import Asked, Canned
 from tests.support.services import running
 
 TEN = "10 events are there, 10 with every property"
 SOON, LATER = (datetime.now(UTC) + timedelta(minutes=minutes) for minutes in (50, 180))
-"""Before and after everything that these runs send should have landed."""
+"""Before and after the time by which everything that these runs send should have landed."""
 
 
 def test_what_was_sent_is_read_back_once(tmp_path: Path, service: LocalService) -> None:
-    """Though the project holds other events of the same day; the next run does not ask again, and of a window that grew
-    only what was sent again is read back."""
+    """The project also has other events of the same day; the next run does not ask again, and if a window grew, only
+    what was sent again is read back."""
     put(tmp_path, 1, [row(1, number) for number in range(500, 520)])
     run(write_job(tmp_path, service.url, name="other", until="2024-01-02"))
     days(tmp_path, 1)
@@ -45,7 +45,7 @@ def test_what_was_sent_is_read_back_once(tmp_path: Path, service: LocalService) 
 
 @contextmanager
 def losing(service: LocalService, uuid: str) -> Iterator[str]:
-    """The address of a service that takes everything and keeps one event to itself."""
+    """The address of a service that takes everything and loses one event."""
 
     def without(asked: Asked) -> bytes:
         if not asked.path.startswith("/batch"):
@@ -75,7 +75,7 @@ def test_events_that_did_not_land_are_a_difference_after_an_hour(tmp_path: Path,
 
 
 def test_a_window_whose_file_is_gone_is_compared_all_the_same(tmp_path: Path, service: LocalService) -> None:
-    """By the events that its plan holds."""
+    """It is compared with the events in its plan."""
     days(tmp_path, 1)
     with losing(service, row(1, 3)["uuid"]) as url:
         job = write_job(tmp_path, url, until="2024-01-02")
@@ -86,8 +86,8 @@ def test_a_window_whose_file_is_gone_is_compared_all_the_same(tmp_path: Path, se
 
 
 def test_a_service_that_cannot_be_asked_is_asked_again(tmp_path: Path) -> None:
-    """A personal key that may not query: exit 5, the window is done, and the next run with a better key proves it. A
-    window that nobody asked for is not looked for after months."""
+    """A personal key that may not query: exit 5, the window is done, and the next run with a better key verifies it. A
+    window that was never read back is not looked for after months."""
     days(tmp_path, 1)
     keys = Keyring(KEYS.projects, {PERSONAL_KEY: frozenset({"*"}), "phx_testweak": frozenset({"project:read"})})
     with running(keys) as service:
@@ -103,7 +103,7 @@ def test_a_service_that_cannot_be_asked_is_asked_again(tmp_path: Path) -> None:
 
 
 def test_a_target_that_is_not_ready_ends_the_run_before_anything_is_planned(tmp_path: Path) -> None:
-    """The capture key is not the project's: exit 4, and no event goes there."""
+    """The capture key is of another project: exit 4, and no event is sent there."""
     days(tmp_path, 1)
     keys = Keyring((Project(1, "Rehearsal", "phc_testOTHER"),), {PERSONAL_KEY: frozenset({"*"})})
     with running(keys) as service:
@@ -114,7 +114,7 @@ def test_a_target_that_is_not_ready_ends_the_run_before_anything_is_planned(tmp_
         assert not (tmp_path / "state/nightly/windows").exists()
 
 
-def test_the_command_tells_what_was_read_back(tmp_path: Path, service: LocalService) -> None:
+def test_the_command_shows_what_was_read_back(tmp_path: Path, service: LocalService) -> None:
     """A line for each window, the object for programs, and the history."""
     days(tmp_path, 1, 2)
     job = write_job(tmp_path, service.url, until="2024-01-02")
@@ -132,8 +132,8 @@ def test_the_command_tells_what_was_read_back(tmp_path: Path, service: LocalServ
 def test_events_of_windows_are_discarded_a_while_after_they_were_verified(
     tmp_path: Path, service: LocalService
 ) -> None:
-    """Those of a window that was not read back stay. The job goes on, and its receipt fits; a lost state is not made
-    again."""
+    """Events of a window that was not read back stay. The job continues, and its receipt fits; a lost state is not
+    rebuilt."""
     days(tmp_path, 1, 2)
     late = put(tmp_path, 2, [row(2, 99)], "late.jsonl")
     late.rename(tmp_path / "late.jsonl")
@@ -149,7 +149,7 @@ def test_events_of_windows_are_discarded_a_while_after_they_were_verified(
     (tmp_path / "late.jsonl").rename(late)
     assert code(run(job, SOON + timedelta(days=29))) == 0
     assert code(run(job, SOON + timedelta(days=31))) == 0
-    assert whole() == ["2024-01-02"]  # what came late was not read back
+    assert whole() == ["2024-01-02"]  # the late part was not read back
     assert outcomes(run(job, SOON + timedelta(days=31))) == {}
     receipt = tmp_path / "state/nightly/receipt.json"
     pipeline.write_job_receipt(tmp_path / "state/nightly")
@@ -167,7 +167,7 @@ def test_events_of_windows_are_discarded_a_while_after_they_were_verified(
 def test_the_plan_that_a_window_replaced_is_discarded_with_it(tmp_path: Path, service: LocalService) -> None:
     """It was damaged before it was sent, and the window was planned again, sent and verified."""
     days(tmp_path, 1)
-    closed = [Said(402, b"quota")]
+    closed = [Canned(402, b"quota")]
     windows = tmp_path / "state/nightly/windows"
     with relay(service.url, instead=lambda asked: closed[0] if closed and "batch" in asked.path else None) as url:
         job = write_job(tmp_path, url, until="2024-01-02", keep="30d")

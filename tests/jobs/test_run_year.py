@@ -1,4 +1,4 @@
-"""A simulated season of one job, night by night, over exports and machines as they are: the target has the union, once.
+"""A simulated season of one job, night by night, with realistic exports and machines: the target has the union, once.
 
 `tests/soak/soak_year.py` runs the same for 400 nights.
 """
@@ -42,7 +42,7 @@ SEED = 2024
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 LOOKBACK = 3
 DUE = timedelta(days=1, hours=49)
-"""From the begin of a day to the night on which its window is due."""
+"""From the beginning of a day to the night on which its window is due."""
 
 
 class Year:
@@ -55,7 +55,7 @@ class Year:
         self.chance = chance
         self.union: list[dict[str, Any]] = []
         self.later: dict[int, list[tuple[int, str, list[dict[str, Any]]]]] = {}
-        """By night: files that come then, as (day, name, rows)."""
+        """Night → files that come then, as (day, name, rows)."""
         self.weeks = min(20, nights // 2 - 1)
         days = chance.sample(range(4, nights - self.weeks - 2), min(24, nights - self.weeks - 6))
         each = [days[number::4] for number in range(4)]
@@ -84,16 +84,16 @@ class Year:
         path.write_text("".join(json.dumps(one) + "\n" for one in rows), "utf-8")
 
     def export(self, day: int) -> None:
-        """What the tool writes when a day is due, and what it will write of that day later."""
+        """What the tool writes when a day is due, and what it will write for that day later."""
         rows = self.rows(day, self.chance.randrange(3, 7))
         if day in self.missing:  # five nights late
             self.later.setdefault(day + 5, []).append((day, "a.jsonl", rows))
             return
         self.put(day, "a.jsonl", rows)
-        if self.chance.random() < 0.15:  # rows that the tool received late, beside others that it wrote before
+        if self.chance.random() < 0.15:  # rows that the tool received late, next to others that it wrote before
             late = [*self.rows(day, 2, start=100), rows[0]]
             self.later.setdefault(day + self.chance.randrange(1, LOOKBACK), []).append((day, "late.jsonl", late))
-        if day in self.double:  # the next day's folder has the day before once more
+        if day in self.double:  # the next day's folder has the day before again
             self.later.setdefault(day + 1, []).append((day + 1, "again.jsonl", rows[::-1]))
         if day in self.changed:  # exported again after weeks: another value, a row less, two rows more
             again = [rows[0] | {"plan": "other"}, *rows[2:], *self.rows(day, 2, start=200)]
@@ -119,7 +119,7 @@ def test_after_many_nights_the_target_has_the_union_once_as_the_receipt_proves(t
 
 
 def simulate(folder: Path, nights: int, seed: int) -> None:
-    """So many nights, and what must hold after them."""
+    """This many nights, and what must hold after them."""
     print(f"seed {seed}")
     year = Year(folder, nights, seed)
     until = (FIRST + timedelta(days=nights)).date().isoformat()
@@ -149,5 +149,5 @@ def simulate(folder: Path, nights: int, seed: int) -> None:
     assert (receipt.sums.settled, receipt.uuids, len(receipt.windows)) == (len(year.union),) * 2 + (nights,)
     assert (receipt.sums.proved, receipt.sums.in_doubt) == (receipt.sums.plans, 0)
     assert found.pop("signature") == "not checked"
-    assert found.pop("inputs") == "failed"  # files that were exported again are others now
+    assert found.pop("inputs") == "failed"  # files that were exported again are different now
     assert set(found.values()) == {"ok"}, found

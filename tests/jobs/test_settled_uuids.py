@@ -53,7 +53,7 @@ def test_the_index_knows_exactly_what_was_added(
     later: list[tuple[int, int]],
     asked: list[tuple[int, int]],
 ) -> None:
-    """All 128 bits count; each keeps the content it was first sent with; a dry run's index knows both."""
+    """All 128 bits count; each uuid keeps the content it was first sent with; a dry run's index knows both."""
     folder = tmp_path_factory.mktemp("index")
     state = State.open(folder / "state", BELONGS)
     with contextlib.closing(state), state.transaction():
@@ -96,7 +96,7 @@ def test_exactly_what_the_ledger_settled_is_found(tmp_path: Path) -> None:
 
 
 def test_a_state_that_is_damaged_or_of_another_job_or_version_is_not_written(tmp_path: Path) -> None:
-    """It says that it can be built again, or whose it is, and is left as it is."""
+    """It says that it can be built again, or whose it is, and does not change it."""
     path = tmp_path / "state.sqlite"
     path.write_bytes(b"not a database, but long enough to be read as the head of one" * 20)
     for look in (lambda: State.open(path, BELONGS), lambda: read_history(path)):

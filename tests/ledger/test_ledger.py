@@ -1,4 +1,4 @@
-"""The ledger: durable, one writer, readable beside it, and never half written."""
+"""The ledger: durable, one writer, readable meanwhile, and never half written."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def states(path: Path) -> list[tuple[int, int, str]]:
 
 
 def test_a_moment_is_seen_by_another_connection_when_it_ends(ledger: Ledger, path: Path) -> None:
-    """What a moment wrote is committed on return, not later, and neither waits for a reader nor is waited for; an
-    exception inside takes back all of it. In a write-ahead log, with a sync of the disk at every commit."""
+    """What a moment wrote is committed on return, not later; it neither waits for a reader nor makes one wait; an
+    exception inside rolls everything back. In a write-ahead log, with a sync of the disk at every commit."""
     with pytest.raises(BrokenLedger), ledger.transaction():
         begin_twice(ledger)
     assert states(path) == []
@@ -69,8 +69,8 @@ def test_a_moment_is_seen_by_another_connection_when_it_ends(ledger: Ledger, pat
 
 
 def test_totals_count_events_by_state(ledger: Ledger, path: Path) -> None:
-    """Settled, refused and in doubt count events; a split batch counts through its halves, a waiting one nowhere. A
-    refusal is a row that a person can query: place, uuid, status, reason."""
+    """Settled, refused and in doubt count events; a split batch counts through its halves, a waiting one is not
+    counted. A refusal is a row that a person can query: place, uuid, status, reason."""
     begun(ledger)
     begun(ledger, BatchKey("events", 1, 0, 4))
     begun(ledger, BatchKey("events", 2, 0, 0))
@@ -91,8 +91,8 @@ def test_totals_count_events_by_state(ledger: Ledger, path: Path) -> None:
 
 
 def test_what_has_an_end_is_never_begun_again(ledger: Ledger, path: Path) -> None:
-    """A batch that waits may be begun. A split leaves it and its halves, which are not in doubt: nothing of them left;
-    to begin it or a settled half is refused before anything is sent."""
+    """A batch that waits may be begun. A split leaves it and its halves, which are not in doubt: nothing of them was
+    sent; to begin it or a settled half is refused before anything is sent."""
     begun(ledger)
     with ledger.transaction():
         ledger.requeue(PLACE)
@@ -113,7 +113,7 @@ def test_what_has_an_end_is_never_begun_again(ledger: Ledger, path: Path) -> Non
 
 
 def test_no_event_that_settled_is_begun_in_another_batch(ledger: Ledger, path: Path) -> None:
-    """A batch that was cut differently and holds settled events is refused; its neighbours are not."""
+    """If a batch was cut differently and has settled events, it is refused; its neighbours are not."""
     begun(ledger)
     with ledger.transaction():
         ledger.settle(PLACE, 200)
@@ -137,9 +137,9 @@ def test_places_are_read_by_state_in_order(ledger: Ledger, path: Path) -> None:
     assert list(read_batches(path, "begun")) == []
 
 
-def test_a_second_writer_is_told_who_holds_it(ledger: Ledger, path: Path) -> None:
-    """Opening a held ledger raises Busy with the holder's process, machine and time. It is held while it is open, free
-    after it was closed, and where there is none."""
+def test_a_second_writer_sees_who_has_the_ledger(ledger: Ledger, path: Path) -> None:
+    """Opening a ledger that is in use raises Busy with the process, machine and time of its writer. It is in use while
+    it is open, and free after it was closed and before it exists."""
     with pytest.raises(Busy, match=f"process {os.getpid()} on \\S+ since 20"):
         Ledger(path).open("plan", "1", "there")
     assert is_locked(path) is True
@@ -160,7 +160,7 @@ def test_a_killed_holder_holds_no_more(path: Path) -> None:
 
 
 def test_a_ledger_of_another_plan_or_target_is_refused(path: Path) -> None:
-    """A ledger belongs to one plan digest and one target; the refusal lets go of the lock. A schema version that this
+    """A ledger belongs to one plan digest and one target; the refusal releases the lock. A schema version that this
     program does not write is named, and nothing is changed."""
     opened = Ledger(path).open("plan", "1", "there")
     begun(opened)
@@ -204,7 +204,7 @@ def test_a_directory_without_write_permission_is_a_usage_error(tmp_path: Path) -
 
 
 def test_there_is_nothing_to_read_before_the_first_run(path: Path) -> None:
-    """No file and an empty file are no ledger yet."""
+    """A missing or empty file is not a ledger yet."""
     assert read_totals(path) == Totals()
     path.touch()
     assert read_totals(path) == Totals()

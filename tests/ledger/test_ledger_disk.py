@@ -1,4 +1,4 @@
-"""Disks that fill, forbid, break or lose power: every run ends cleanly, and nothing is lost."""
+"""Disks that fill up, deny access, break or lose power: every run ends cleanly, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def backcast(*words: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_ledger_that_cannot_grow_is_exit_6_and_nothing_is_lost(tmp_path: Path) -> None:
-    """No file may pass 96 KiB in the first run; the second one, without that limit, sends only what is left."""
+    """No file may grow beyond 96 KiB in the first run; the second one, without that limit, sends only what is left."""
     directory = planned(tmp_path, 300, files=1, batch=1)
     with serving(scripted(Reply())) as server:
         words = ["apply", directory, "--to", server.url, "--quiet", "--max-concurrency", "2"]
@@ -69,8 +69,8 @@ def test_a_ledger_that_cannot_grow_is_exit_6_and_nothing_is_lost(tmp_path: Path)
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can act as another user")
-def test_a_directory_of_somebody_else_is_a_usage_error(tmp_path: Path) -> None:
-    """Under another uid the apply is exit 2 before anything is sent, and status still reads what it may."""
+def test_a_directory_of_another_user_is_a_usage_error(tmp_path: Path) -> None:
+    """Under another uid apply is exit 2 before anything is sent, and status still reads what it may."""
     directory = planned(tmp_path, 20, files=1)
     with serving(scripted(Reply(), Reply(401))) as server:
         run(directory, server.url, send_limits=ONE_AT_A_TIME)
@@ -78,10 +78,10 @@ def test_a_directory_of_somebody_else_is_a_usage_error(tmp_path: Path) -> None:
         for folder in [tmp_path, *tmp_path.parents]:
             if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
                 folder.chmod(0o755)
-        for path in (directory, *directory.rglob("*")):  # as somebody who shares a plan would
+        for path in (directory, *directory.rglob("*")):  # as a person with whom a plan is shared would
             path.chmod(0o755)
         words = ["apply", str(directory), "--to", server.url, "--quiet"]
-        # Python itself may lie where nobody else reads: everything is loaded before the user changes.
+        # Other users may not be able to read Python's own files: everything is loaded before the user changes.
         code = f"""
 import contextlib, encodings.idna, io, os, sys, pipeline.cli
 from pipeline import config
@@ -130,7 +130,8 @@ def test_a_broken_ledger_is_exit_4_and_nothing_is_sent(tmp_path: Path) -> None:
 
 
 def test_the_key_of_another_project_is_refused_unless_it_was_rotated(tmp_path: Path) -> None:
-    """After half of a history was sent another key is exit 4; said to be rotated, it is taken, and remembered."""
+    """After half of a history was sent, another key is exit 4; with the option for a rotated key it is accepted, and
+    remembered."""
     directory = planned(tmp_path, 20, files=1)
     with serving(scripted(Reply(), Reply(401), Reply())) as server:
         assert not run(directory, server.url, key="phc_testONE", send_limits=ONE_AT_A_TIME).balanced
@@ -142,7 +143,7 @@ def test_the_key_of_another_project_is_refused_unless_it_was_rotated(tmp_path: P
         assert done.returncode == 0
         assert run(directory, server.url).balanced
         assert backcast("apply", directory, "--to", server.url, "--quiet").returncode == 0
-    # Where the first key was turned away nothing was sent, so another one is no danger.
+    # If the first key was turned away, nothing was sent, so another one is safe.
     other = planned(tmp_path / "other", 20, files=1)
     with serving(scripted(Reply(401), Reply())) as server:
         assert run(other, server.url, key="phc_testWRONG", send_limits=ONE_AT_A_TIME).unsent == 20
@@ -152,7 +153,7 @@ def test_the_key_of_another_project_is_refused_unless_it_was_rotated(tmp_path: P
 
 
 def test_what_must_outlive_a_power_loss_is_synced_and_nothing_else(tmp_path: Path) -> None:
-    """Moments that begin or end a batch ask the disk to keep them; those that only note a failed try do not."""
+    """Moments that begin or end a batch are synced to disk; those that only note a failed try are not."""
     directory = planned(tmp_path, 40, files=1)
     plan, place = open_plan(directory)
     synced: dict[str, set[int]] = {}
@@ -174,7 +175,7 @@ def test_what_must_outlive_a_power_loss_is_synced_and_nothing_else(tmp_path: Pat
 
 
 def test_a_plan_goes_on_at_another_place(tmp_path: Path) -> None:
-    """The directory of a killed run is copied away, the old one lost: the copy resumes, with the export named anew."""
+    """The directory of a killed run is copied, the original lost: the copy resumes, with the export's new place."""
     directory = planned(tmp_path / "old", 100, files=2)
     ready = threading.Event()
 
@@ -200,8 +201,8 @@ def test_a_plan_goes_on_at_another_place(tmp_path: Path) -> None:
     assert set(taken.values()) <= {1, 2}
 
 
-def test_status_tells_doubts_refusals_and_failures_while_a_run_goes(tmp_path: Path) -> None:
-    """From within the run: batches in flight, the refused event, failures by status; afterwards no doubt is left."""
+def test_status_shows_doubts_refusals_and_failures_during_a_run(tmp_path: Path) -> None:
+    """During the run: batches in flight, the refused event, failures by status; afterwards no doubt is left."""
     directory = planned(tmp_path, 40, files=1, batch=10)
     told: list[dict[str, object]] = []
 
@@ -237,7 +238,7 @@ def test_status_tells_doubts_refusals_and_failures_while_a_run_goes(tmp_path: Pa
 
 
 def test_a_lock_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
-    """A directory where the lock should be is no lock, and is said so."""
+    """If there is a directory in the place of the lock, the error says so."""
     (tmp_path / "ledger.sqlite.lock").mkdir()
     with pytest.raises(UsageError, match="cannot write in"):
         Ledger(tmp_path / "ledger.sqlite").open("plan", "1", "there")

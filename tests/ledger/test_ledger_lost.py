@@ -1,4 +1,4 @@
-"""A ledger that is deleted, replaced or set back is noticed before anything is sent: nothing is sent twice for it."""
+"""A ledger that is deleted, replaced or set back is noticed before anything is sent, so nothing is sent twice."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def truncate(directory: Path) -> None:
 
 
 def set_back(directory: Path) -> None:
-    """Put the copy back that was made after the first run."""
+    """Restore the copy that was made after the first run."""
     delete(directory)
     shutil.copy(directory / "older.sqlite", directory / "ledger.sqlite")
 
 
 def exchange(directory: Path) -> None:
-    """Put a ledger there of the same plan, target and number of runs."""
+    """Replace the ledger by one with the same plan, target and number of runs."""
     delete(directory)
     marker = read_marker(directory / "ledger.sqlite")
     assert marker is not None
@@ -99,8 +99,8 @@ def test_without_its_ledger_a_plan_is_not_sent_again(
 
 
 def test_the_marker_names_the_target_the_plan_and_the_ledger(tmp_path: Path) -> None:
-    """A person can read it; a rehearsal leaves none beside the plan. The remedy of the error holds: without ledger and
-    marker the plan is as if never applied."""
+    """A person can read it; a rehearsal leaves no marker next to the plan. The remedy of the error works: without
+    ledger and marker the plan is as if never applied."""
     directory = planned(tmp_path, 20, files=1)
     landed: Counter[str] = Counter()
 
@@ -129,7 +129,7 @@ class _Killed(BaseException):
     pass
 
 
-def test_a_crash_between_the_ledger_and_its_marker_is_no_loss(tmp_path: Path) -> None:
+def test_a_crash_between_the_ledger_and_its_marker_loses_nothing(tmp_path: Path) -> None:
     """Nothing was sent by then, and the same command goes on."""
     for stage in ("before", "after"):
         directory = planned(tmp_path / stage, 10, files=1)
@@ -146,8 +146,8 @@ def test_a_crash_between_the_ledger_and_its_marker_is_no_loss(tmp_path: Path) ->
 
 
 def test_a_ledger_of_an_older_version_gets_its_marker(tmp_path: Path) -> None:
-    """One that was written before there were markers goes on, and is guarded from then on. A marker that cannot be read
-    guards all the same: with its ledger beside it it is written anew; without, that it is there is enough."""
+    """A ledger from before there were markers continues, and is protected from then on. A marker that cannot be read
+    protects as well: if its ledger is there, it is written anew; without a ledger, its presence is enough."""
     path = tmp_path / "ledger.sqlite"
     Ledger(path).open("plan", "1", "there").close()
     in_ledger(tmp_path, "delete from meta where key in ('id', 'opened')")
@@ -170,8 +170,8 @@ def test_a_ledger_of_an_older_version_gets_its_marker(tmp_path: Path) -> None:
         Ledger(path).open("plan", "1", "there")
 
 
-def test_a_plan_of_which_nobody_took_anything_is_forgotten_whole(tmp_path: Path) -> None:
-    """The marker goes with the ledger, and the directory is free; not so where only the ledger was removed."""
+def test_a_plan_of_which_nothing_was_taken_is_forgotten_whole(tmp_path: Path) -> None:
+    """The marker goes with the ledger, and the directory is free, but not if only the ledger was removed."""
     path = tmp_path / "ledger.sqlite"
     Ledger(path).open("plan", "1", "there").close()
     check_nothing_sent(path)
@@ -186,7 +186,7 @@ def test_a_plan_of_which_nobody_took_anything_is_forgotten_whole(tmp_path: Path)
 
 @pytest.mark.parametrize("state", [True, False], ids=["with-state", "without-state"])
 def test_a_job_sends_no_window_again_whose_ledger_is_lost(tmp_path: Path, state: bool) -> None:
-    """Half sent, its ledger deleted: exit 4 and nothing is sent, also where the job's own state is lost with it."""
+    """Half sent, its ledger deleted: exit 4 and nothing is sent, also if the job's own state is lost too."""
     days(tmp_path, 1, rows=20)
     with serving(scripted(Reply())) as server:
         job = write_job(tmp_path, server.url, until="2024-01-02")
@@ -209,7 +209,7 @@ def test_a_job_sends_no_window_again_whose_ledger_is_lost(tmp_path: Path, state:
 
 
 def test_merges_of_a_plan_whose_ledger_is_lost_are_not_taken_for_unsent(tmp_path: Path) -> None:
-    """A later plan for the same target asks what earlier ones merged: that cannot be known, so it is exit 4."""
+    """A later plan for the same target needs what earlier ones merged: that is unknown, so it is exit 4."""
     with serving(scripted(Reply())) as server:
         first = planned(tmp_path, 20, files=1, links=True, target=server.url)
         run(first, server.url)

@@ -1,4 +1,4 @@
-"""The services that the tests of several files ask."""
+"""Local services that the tests of several files use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.management_service import Asking
 
 @pytest.fixture(scope="session")
 def shared() -> LocalService:
-    """The service that takes events of everybody."""
+    """A shared service that takes events."""
     return capture_service.shared()
 
 
@@ -34,31 +34,31 @@ def seeded() -> Iterator[LocalService]:
 
 @pytest.fixture(scope="session")
 def ask() -> Asking:
-    """The management API of everybody, as its contract states it."""
+    """The shared management API, as its contract states it."""
     return management_service.shared()
 
 
 @pytest.fixture(scope="session")
 def observed() -> Asking:
-    """The management API of everybody, as the real service's source has it."""
+    """The shared management API, as in the real service's source."""
     return management_service.shared("observed")
 
 
 @pytest.fixture
 def fresh() -> Iterator[Asking]:
-    """A management API of one's own."""
+    """A management API for one test."""
     with management_service.asking() as found:
         yield found
 
 
 @pytest.fixture(scope="session", params=["contract", "observed"])
 def either(request: pytest.FixtureRequest) -> Asking:
-    """The management API of everybody, in each behaviour."""
+    """The shared management API, in each behaviour."""
     behaviour: Behaviour = request.param
     return management_service.shared(behaviour)
 
 
 @pytest.fixture(scope="session")
 def queried() -> Asking:
-    """The service of everybody that has one event, in project 1, to be queried."""
+    """A shared service that has one event, in project 1, for queries."""
     return management_service.queried()

@@ -1,4 +1,4 @@
-"""What the local service keeps of an event: id, uuid, name, instant and properties, and what it says of a change."""
+"""What the local service keeps of an event: id, uuid, name, instant and properties, and its warnings about changes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ IDS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def kept_of(service: LocalService, field: str, events: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """What is kept in a field of each of these events, by their names."""
+    """The stored value of a field for each of these events, by their names."""
     landed = taken(service, batch(*(event(**changes) for changes in events.values())))
     return dict(zip(events, (getattr(one, field) for one in landed), strict=True))
 
@@ -53,7 +53,7 @@ def test_spells_uuids_one_way(shared: LocalService) -> None:
     assert kept_of(shared, "uuid", {text: {"uuid": text} for text in texts}) == dict.fromkeys(texts, UUID)
 
 
-def test_makes_a_uuid_where_none_is_given(shared: LocalService) -> None:
+def test_makes_a_uuid_if_none_is_given(shared: LocalService) -> None:
     """An event without a uuid gets a new one of version 7, so sending it twice makes two events."""
     body = batch(*(event(uuid=given) for given in (..., None, "")))
     made = {uuids.UUID(one.uuid) for _ in range(2) for one in taken(shared, body)}
@@ -95,7 +95,8 @@ TIMES: dict[str, tuple[Any, str]] = {
 
 
 def test_reads_timestamps(shared: LocalService) -> None:
-    """A timestamp is read as the real service reads it; what it cannot read becomes its present, with a 200."""
+    """A timestamp is read as the real service reads it; if it cannot be read, it becomes the service's current time,
+    with a 200."""
     found = kept_of(shared, "timestamp", {name: {"timestamp": given} for name, (given, _) in TIMES.items()})
     assert found == {name: kept for name, (_, kept) in TIMES.items()}
 
@@ -125,14 +126,14 @@ def test_corrects_clocks(
 
 
 def test_keeps_properties_byte_for_byte(shared: LocalService) -> None:
-    """The text of the properties object is stored exactly: digits, escapes, white space and order."""
+    """The JSON of the properties object is stored exactly: digits, escapes, white space and order."""
     text = r'{ "distinct_id":"u","z":1.10,"a":-0.0, "n":12345678901234567890123,"é":"\u00e9\/\n","b":{"y":1,"x":[ ]}}'
     body = f'{{"api_key":"{KEY}","batch":[{{"event":"e","properties":{text},"uuid":"{UUID}"}}]}}'
     assert [one.properties for one in taken(shared, body.encode())] == [text]
 
 
-def test_merges_a_set_beside_the_properties(shared: LocalService) -> None:
-    """A `$set` at the top of an event joins the one in its properties, and wins by key."""
+def test_merges_a_set_outside_the_properties(shared: LocalService) -> None:
+    """A `$set` at the top of an event is merged into the one in its properties, and wins by key."""
     changes = {"properties": {"distinct_id": "u", "$set": {"a": 1, "b": 1}}, "$set": {"b": 2}}
     (kept,) = taken(shared, batch(event(**changes)))
     assert json.loads(kept.properties) == {"distinct_id": "u", "$set": {"a": 1, "b": 2}}
@@ -180,7 +181,7 @@ NOTED: dict[str, dict[str, Any]] = {
 
 
 def test_notes_what_it_changes_in_silence(shared: LocalService) -> None:
-    """Answered 200, with a warning that says so; an event as the contract describes it is kept without a word."""
+    """Answered 200, with a warning that says so; an event as in the contract is kept without a warning."""
     before = len(shared.warnings())
     assert post(shared, batch(event(), *(event(**changes) for changes in NOTED.values()))).status_code == 200
     found = [(one.type, one.details, one.dropped) for one in shared.warnings()[before:]]

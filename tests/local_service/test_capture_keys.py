@@ -1,5 +1,4 @@
-"""A capture key leads to its project, or nowhere; of a request that was turned away the first words are kept, without
-its key."""
+"""A capture key leads to its project, or nowhere; the beginning of a rejected request is kept, without its key."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ def rejection(service: LocalService) -> tuple[str, int, str, str]:
 
 
 def test_an_unknown_key_is_answered_ok_and_dropped(shared: LocalService) -> None:
-    """It is remembered as a rejection. With `token_validation` enforced it is 401."""
+    """It is recorded as a rejection. With `token_validation` enforced it is 401."""
     before = shared.store.raw_count()
     assert post(shared, batch(api_key="phc_somebody_else")).text == '{"status":"Ok"}'
     assert shared.store.raw_count() == before
@@ -46,7 +45,7 @@ def test_each_project_has_its_own_events() -> None:
 
 
 def test_remembers_no_key_of_any_shape() -> None:
-    """A key that does not look like one is replaced too, wherever it stands in a refused body."""
+    """A key of unusual form is masked too, wherever it is in a refused body."""
     with running(Keyring((Project(1, "A", "plain"),), {})) as service:
         assert post(service, b"[not json, plain, of course]").status_code == 400
         assert rejection(service)[3] == "[not json, ***, of course]"
@@ -89,7 +88,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def test_the_start_is_shown_however_it_was_packed(shared: LocalService) -> None:
-    """Its key is masked in every packing; so it is on the page. 500 characters are kept, with time, status and text."""
+    """Its key is masked in every packing, also on the page. 500 characters are kept, with time, status and content."""
     for way, request in WAYS.items():
         answer = CLIENT.post(shared.url + "/batch/", **request)
         time, status, reason, payload = rejection(shared)
@@ -110,14 +109,14 @@ HIDDEN: dict[str, dict[str, Any]] = {
 
 
 def test_no_key_is_kept_of_a_body_that_cannot_be_read(shared: LocalService) -> None:
-    """Neither as it stands nor as base64 of it."""
+    """Neither as it is nor as base64."""
     for way, request in HIDDEN.items():
         assert CLIENT.post(shared.url + "/batch/", **request).status_code == 400
         assert [text for text in (KEY, PACKED[:40].decode()) if text in rejection(shared)[3]] == [], way
 
 
-def test_a_key_that_nobody_owns_is_masked_too(shared: LocalService) -> None:
-    """It is answered with 200, and may be the key of somebody's real project."""
+def test_an_unknown_key_is_masked_too(shared: LocalService) -> None:
+    """It is answered with 200, and may be the key of a real project."""
     other = json.dumps({"api_key": "another-projects-key", "batch": [{"event": "e", "properties": {"distinct_id": 1}}]})
     assert CLIENT.post(shared.url + "/batch/", content=base64.b64encode(other.encode())).status_code == 200
     assert rejection(shared)[3].startswith('{"api_key": "***", "batch"')

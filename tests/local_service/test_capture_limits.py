@@ -1,4 +1,4 @@
-"""The local service has the limits of the real one: of a body as sent, as decoded, and of one event as queued."""
+"""The local service has the limits of the real one: for a body as sent, as decoded, and for one event as queued."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def test_default_limits_are_the_services() -> None:
 
 
 def test_refuses_bodies_over_the_limits() -> None:
-    """A body too large as sent, or once decoded, is 413; at the limit it is taken. The event routes have their own."""
+    """A body too large as sent, or once decoded, is 413; at the limit it is taken. The event routes have their own
+    limits."""
     body = batch()
     with make(batch_wire_limit=len(body), decoded_limit=len(body), event_wire_limit=len(body) - 1) as service:
         assert post(service, body, "/batch").status_code == 200
@@ -48,7 +49,7 @@ def large(text: str) -> dict[str, Any]:
 
 
 def test_an_event_is_measured_as_it_is_queued(service: LocalService) -> None:
-    """Quotes count twice and more: an event well under 1,000,000 bytes as sent can be over it once queued."""
+    """Quotes count twice and more: an event well under 1,000,000 bytes as sent can exceed that once queued."""
     assert post(service, batch(large("x" * 990_000))).status_code == 200
     for text in ("x" * 1_000_000, '"' * 300_000):
         answer = post(service, batch(event(uuid=str(uuids.uuid4())), large(text)))
@@ -58,7 +59,7 @@ def test_an_event_is_measured_as_it_is_queued(service: LocalService) -> None:
 
 
 def test_earlier_events_of_an_oversize_batch_may_be_kept() -> None:
-    """With `oversize_event` set so, what stood before the large event is stored although the answer is 413."""
+    """With `oversize_event` set to this, events before the large one are stored although the answer is 413."""
     with make(oversize_event="keep_earlier") as service:
         body = batch(event(), large("x" * 1_000_000), event(uuid=str(uuids.uuid4())))
         assert post(service, body).status_code == 413
@@ -72,7 +73,7 @@ NOTHING = b"{}," * 8_000_000 + b"{}"
     "body", [b"[" + NOTHING + b"]", b'{"api_key": "k", "batch": [' + NOTHING + b"]}"], ids=["list", "batch"]
 )
 def test_millions_of_nothings_take_no_memory(body: bytes) -> None:
-    """No object is made of any of them."""
+    """No object is made for any of them."""
     tracemalloc.start()
     try:
         with pytest.raises(RequestRefused) as refused:
@@ -85,14 +86,14 @@ def test_millions_of_nothings_take_no_memory(body: bytes) -> None:
 
 
 def test_a_large_batch_of_real_events_is_taken() -> None:
-    """Size alone is no fault."""
+    """A body is not refused for its size alone."""
     event = {"event": "e", "properties": {"distinct_id": "u", "text": "x" * 1_000_000}}
     parsed = parse_body(msgspec.json.encode({"api_key": "k", "batch": [event] * 18}))
     assert [parsed_event.event.event for parsed_event in parsed.events] == ["e"] * 18
 
 
 def test_depth_is_that_of_the_deepest_place() -> None:
-    """Whatever stands beside it, brackets inside texts too; above the limit it is not counted on."""
+    """Whatever is next to it, and brackets inside strings too; above the limit counting stops."""
     chance = random.Random(7)
 
     def value(levels: int) -> tuple[Any, int]:
@@ -113,7 +114,7 @@ def test_depth_is_that_of_the_deepest_place() -> None:
 
 
 def posted(url: str, content: bytes | Iterator[bytes]) -> tuple[httpx.Response, int]:
-    """The answer to a body, and the most memory that it took."""
+    """The answer to a body, and the peak memory that it took."""
     headers = {"authorization": f"Bearer {ALL}", "content-type": "application/json"}
     tracemalloc.start()
     try:
@@ -125,13 +126,13 @@ def posted(url: str, content: bytes | Iterator[bytes]) -> tuple[httpx.Response, 
 
 @pytest.mark.parametrize("path", ["/flags/", "/batch/", "/e/", LIST, "/api/projects/1/query/", "/api/nowhere/"])
 def test_a_body_over_its_limit_takes_no_memory(ask: Asking, path: str) -> None:
-    """It is read to its end and forgotten on the way."""
+    """It is read to its end and discarded meanwhile."""
     answer, peak = posted(ask.service.url + path, (b"0" * MIB for _ in range(48)))
     assert answer.status_code in (200, 404, 413)
     assert peak < 30 * MIB
 
 
-def test_judging_a_large_body_takes_little_beside_it(ask: Asking) -> None:
+def test_checking_a_large_body_takes_little_memory(ask: Asking) -> None:
     """A list of half a million numbers is walked through, not copied."""
     body = b'{"name": [' + b"0," * 500_000 + b"0]}"
     answer, peak = posted(ask.service.url + LIST, body)

@@ -1,5 +1,5 @@
-"""The routes of the local service outside of its API answer themselves, and read a body packed in every way that the
-real one reads (docs/know/service.md#event-fields)."""
+"""The routes of the local service outside its API answer themselves, and read a body packed in every way that the real
+one reads (docs/know/service.md#event-fields)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.support.capture_service import CLIENT, KEY, UUID, batch, post, taken
 
 
 def test_every_route_answers_itself(shared: LocalService) -> None:
-    """With and without its last slash, and never by a redirect, which would lose a body; `beacon=1` answers nothing."""
+    """With and without the final slash, and never by a redirect, which would lose a body; `beacon=1` gets an empty
+    answer."""
     for path in ("/batch", "/batch/", "/i/v0/e", "/i/v0/e/", "/e/", "/capture", "/track/", "/engage"):
         assert post(shared, batch(), path).text == '{"status":"Ok"}', path
     assert CLIENT.get(shared.url + "/_stats/").status_code == 404
@@ -37,7 +38,7 @@ def test_browsers_are_let_in(shared: LocalService) -> None:
 
 
 def test_listens_on_this_machine_only(shared: LocalService) -> None:
-    """The address is the loopback one, no other answers, and a port that is taken is an error."""
+    """It listens on the loopback address, on no other, and a port that is in use is an error."""
     assert shared.url == f"http://127.0.0.1:{shared.port}"
     with pytest.raises(OSError):  # noqa: PT011
         socket.create_connection(("127.0.0.2", shared.port), timeout=5)
@@ -47,7 +48,7 @@ def test_listens_on_this_machine_only(shared: LocalService) -> None:
 
 @pytest.mark.parametrize("path", ["/flags", "/flags/", "/flags/?v=2", "/decide/", "/decide/?v=3"])
 def test_answers_sdks_that_ask_for_flags(shared: LocalService, path: str) -> None:
-    """There are no feature flags, and whoever asks is told so in the shape of its route."""
+    """There are no feature flags, and the answer says so in the form of its route."""
     answer = CLIENT.post(shared.url + path, json={"token": KEY, "distinct_id": "u"}, headers={"origin": "http://x"})
     told = answer.json()
     assert (answer.status_code, told["errorsWhileComputingFlags"]) == (200, False)
@@ -108,7 +109,7 @@ def test_takes_data_in_the_query_of_a_get(shared: LocalService) -> None:
 
 @pytest.mark.parametrize("given", ["text/plain", "application/json5", ""])
 def test_expects_json(shared: LocalService, given: str) -> None:
-    """A batch that is not said to be JSON is taken and noted, or refused by a switch; a form is neither."""
+    """A batch without the JSON content type is taken and noted, or refused by a switch; a form is neither."""
     strict, odd = capture_service.shared(content_type="json"), {"content-type": given}
     before = len(shared.warnings())
     assert post(shared, batch(), headers=odd).status_code == 200

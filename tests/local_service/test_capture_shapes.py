@@ -1,4 +1,5 @@
-"""The local service takes every shape of body that the real one takes, no other (docs/know/service.md#body-shapes)."""
+"""The local service takes every form of body that the real one takes, and no other
+(docs/know/service.md#body-shapes)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ NO_ID = "event submitted without a distinct_id"
 
 
 def nested(levels: int) -> bytes:
-    """A batch whose deepest value stands inside `levels` objects and lists."""
+    """A batch whose deepest value is inside `levels` objects and lists."""
     inside = levels - 4  # the batch, its list, the event, its properties
     deep = '"properties":{"distinct_id":"u1","deep":' + "[" * inside + "]" * inside + "}"
     return f'{{"api_key":"{KEY}","batch":[{{"event":"e",{deep}}}]}}'.encode()
@@ -72,7 +73,7 @@ REFUSED: list[tuple[str, bytes, int, str]] = [
 
 @pytest.mark.parametrize(("body", "status", "text"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_refuses(shared: LocalService, body: bytes, status: int, text: str) -> None:
-    """What does not fit is refused with the status and the plain text of the real service, and not stored."""
+    """A wrong body is refused with the status and the plain text of the real service, and not stored."""
     before = shared.store.raw_count()
     answer = post(shared, body)
     assert (answer.status_code, answer.text) == (status, text)
@@ -96,7 +97,7 @@ UNPARSABLE = {
 
 
 @pytest.mark.parametrize("body", UNPARSABLE.values(), ids=UNPARSABLE.keys())
-def test_refuses_what_is_no_json(shared: LocalService, body: bytes) -> None:
+def test_refuses_anything_but_json(shared: LocalService, body: bytes) -> None:
     answer = post(shared, body)
     assert (answer.status_code, answer.text.partition(": ")[0]) == (400, "failed to parse request")
 
@@ -131,7 +132,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("body", SHAPES.values(), ids=SHAPES.keys())
 def test_takes_every_shape(shared: LocalService, body: bytes) -> None:
-    """Each documented shape of a body lands as one event, answered with the exact text."""
+    """Each documented form of a body lands as one event, answered with the exact text."""
     assert [(one.uuid, one.event, one.distinct_id) for one in taken(shared, body)] == [(UUID, "Signed up", "u1")]
 
 
@@ -156,11 +157,11 @@ def test_engage_makes_an_identify(shared: LocalService) -> None:
     ids=["batch", "false", "absent", "exception", "list", "one"],
 )
 def test_keeps_the_historical_flag(shared: LocalService, body: bytes, kept: bool) -> None:
-    """Only a batch carries the flag, and some events keep out of the historical lane all the same."""
+    """Only a batch has the flag, and some events are not historical nevertheless."""
     assert [one.historical_migration for one in taken(shared, body)] == [kept]
 
 
 def test_performance_events_vanish_in_silence(shared: LocalService) -> None:
-    """`$performance_event` is answered 200 and not stored, before the key is looked at."""
+    """`$performance_event` is answered 200 and not stored, before the key is checked."""
     assert taken(shared, batch(event(event="$performance_event"), api_key="phx_x")) == []
     assert [one.event for one in taken(shared, batch(event(event="$performance_event"), event()))] == ["Signed up"]

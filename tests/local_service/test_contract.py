@@ -16,7 +16,7 @@ from pipeline.management.models import (
     Template,
     User,
 )
-from tests.support.contract_table import MODELS, OPERATIONS, SPENDING, WRITABLE, Row, holds, opening
+from tests.support.contract_table import MODELS, OPERATIONS, SPENDING, WRITABLE, Row, contains, opening
 from tests.support.management_service import ALL, RECORDING, SCOPES, Asking, key_with, key_without
 
 RECORDINGS = (RECORDING, "rec-2", "rec-3")
@@ -25,7 +25,7 @@ PLACES = ("projects/1/{}/", "projects/1/{}", "environments/1/{}/")
 
 @pytest.fixture
 def asked(name: str, request: pytest.FixtureRequest) -> Any:
-    """A service for one row: the shared one, where the row destroys no recording."""
+    """A service for one row: the shared one, unless the row destroys a recording."""
     return request.getfixturevalue("fresh" if name == "delete recording" else "ask")
 
 
@@ -72,7 +72,7 @@ def test_an_operation_answers_as_its_row_says(asked: Asking, name: str) -> None:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_operation_needs_a_key_with_its_scope_and_a_project(asked: Asking, name: str) -> None:
-    """No key and a wrong key are 401, an unknown project 404, a project out of the key's reach 403. The scope of
+    """A missing or wrong key is 401, an unknown project 404, a project that the key does not reach 403. The scope of
     docs/know/service.md#key-scopes opens it; every other, and all others together, are 403 with its name."""
     row, id = OPERATIONS[name], asked.made(name="one")["id"]
     wrong = [key_with(scope) for scope in SCOPES if scope not in opening(row.scope)]
@@ -89,13 +89,14 @@ def test_an_operation_needs_a_key_with_its_scope_and_a_project(asked: Asking, na
         assert call(asked, row, id, place=f"projects/{unknown}/{{}}/").status_code == 404, unknown
     for scope in sorted(opening(row.scope) & set(SCOPES)):
         assert call(asked, row, id, key=key_with(scope)).status_code == row.status
-        if name in SPENDING:  # and is done by now
+        if name in SPENDING:  # and is done now
             break
 
 
 @pytest.mark.parametrize("name", ["create hog function", "update hog function", "broadcast", "invoke", "rearrange"])
 def test_the_whole_list_of_writable_fields_is_a_body(ask: Asking, name: str) -> None:
-    """Wherever the contract lists it; where it makes or changes a function, each field is written and read back."""
+    """Wherever the contract lists it; if the operation makes or changes a function, each field is written and read
+    back."""
     row = OPERATIONS[name]._replace(body=WRITABLE)
     answer = call(ask, row, ask.made(name="one")["id"])
     assert answer.status_code == row.status
@@ -103,7 +104,7 @@ def test_the_whole_list_of_writable_fields_is_a_body(ask: Asking, name: str) -> 
     if row.answer == "full":
         read = ask("GET", f"/api/projects/1/hog_functions/{answer.json()['id']}/").json()
         for found in (answer.json(), read):
-            assert [field for field, value in WRITABLE.items() if not holds(found[field], value)] == []
+            assert [field for field, value in WRITABLE.items() if not contains(found[field], value)] == []
 
 
 @pytest.mark.parametrize("name", [name for name, row in OPERATIONS.items() if ":" in row.path])
@@ -158,7 +159,7 @@ def test_a_deleted_recording_is_gone(fresh: Asking) -> None:
 
 
 def test_a_list_has_pages_with_the_urls_of_their_neighbours(fresh: Asking) -> None:
-    """Sections 2.5 and 8: following `next` from the first page gives everything once, `previous` leads back."""
+    """Sections 2.5 and 8: following `next` from the first page gives everything once, and `previous` leads back."""
     ids = [fresh.made(name=f"f{n}", execution_order=n, kind="k")["id"] for n in range(5)]
     url: str | None = "/api/projects/1/hog_functions/?kind=k&limit=2"
     seen: list[str] = []
@@ -188,7 +189,7 @@ def test_a_template_alone_makes_a_function(fresh: Asking) -> None:
 
 
 def test_any_id_is_one_of_a_template(fresh: Asking) -> None:
-    """The contract lists none: an unknown id makes a template with that id and name."""
+    """The contract lists no ids: an unknown id makes a template with that id and name."""
     found = fresh.made(template_id="my-template", hog="return 1")
     shaped(found["template"], Template)
     assert (found["template_id"], found["hog"]) == ("my-template", "return 1")
@@ -196,7 +197,7 @@ def test_any_id_is_one_of_a_template(fresh: Asking) -> None:
 
 
 def test_project_ids_come_from_the_list_of_projects(ask: Asking) -> None:
-    """Section 4: any key gets the projects that it reaches; the capture key only shows to those who may read it."""
+    """Section 4: any key gets the projects that it reaches; the capture key is shown only to those who may read it."""
     found = ask("GET", "/api/projects/").json()
     assert [(one["id"], one["name"]) for one in found["results"]] == [(1, "A"), (2, "B")]
     assert found["results"][0]["api_token"] == "phc_test_a"

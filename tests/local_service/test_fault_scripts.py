@@ -1,4 +1,4 @@
-"""Whatever script of faults the service follows, runs that are repeated until done land exactly the planned set."""
+"""Whatever script of faults the service follows, runs repeated until done land exactly the planned set."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ PASSING = (
     *("lost", "reset", "truncated", "garbage:noise", "garbage:noise,stored", "garbage:html", "garbage:html,stored"),
     *("slow-answer:0.4s", "slow-body:0.4s", "slow-read:0.05s", "mix:60%", "rate:1/m", "maintenance:3"),
 )
-"""What a run gets over by itself."""
+"""Faults that a run recovers from by itself."""
 STOPPING = (
     *("before:401", "before:402", "before:403", "before:418", "after:402", "redirect:307,loop"),
     *("redirect:308,host=localhost", "quota:10", "quota:10,form=402"),
 )
-"""What ends a run, to be started again."""
+"""Faults that end a run, which is then started again."""
 HOPPING = tuple(f"redirect:{status},hops={hops}" for status, hops in ((301, 1), (302, 5), (303, 2), (307, 4), (308, 3)))
 LASTING = ("large:300", "large:450", "poison,event=Step 1")
-"""What never ends."""
+"""Faults that never end."""
 VERDICTS = (
     *("verdict:retry,one-in=2,retry-after=0", "verdict:retry,one-in=3,rounds=3,retry-after=0"),
     *("verdict:warning,one-in=3", "verdict:retry,retry-after=0"),
 )
-"""What the endpoint that answers for each event says of some of them."""
+"""The verdicts of the per-event endpoint for some events."""
 ALL = PASSING + STOPPING + HOPPING
 
 
 def often(*texts: str) -> st.SearchStrategy[str]:
-    """One of these faults, on some requests, and not for ever."""
+    """One of these faults, on some requests, for a limited time."""
     return st.builds(
         "{},every={},times={}{}".format,
         st.sampled_from(texts),
@@ -70,7 +70,7 @@ ANY = often(*PASSING) | often(*PASSING) | often(*HOPPING) | often(*STOPPING) | s
 
 @pytest.fixture(scope="module")
 def per_event(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plan that is sent to that endpoint, where it is offered when it is asked for."""
+    """A plan for the per-event endpoint, which the service offers when asked."""
     return planned(tmp_path_factory.mktemp("per-event"), ROWS, batch=8, dialect="posthog")
 
 
@@ -112,14 +112,14 @@ def played(plan: Path, folder: Path, script: Sequence[str], seed: int, concurren
 
 @pytest.mark.parametrize("fault", LASTING)
 def test_what_never_ends_is_got_over(plan: Path, tmp_path: Path, fault: str) -> None:
-    """Too large a request and poison, with answers lost in between."""
+    """Too large a request and a poison event, with answers lost in between."""
     tallies = played(plan, tmp_path, [fault, "lost,every=4,times=2"], 0, 2)
     assert all(tally.acted for tally in tallies)
 
 
 @pytest.mark.parametrize("script", [ALL[start::9] for start in range(9)], ids="+".join)
 def test_each_fault_is_got_over(plan: Path, tmp_path: Path, script: tuple[str, ...]) -> None:
-    """Every fault of the list, four to a script, each acting twice; slow ones first: none waits for them."""
+    """Every fault of the list, four to a script, each acting twice; slow ones first, so that none waits for them."""
     order = sorted(script, key=lambda text: not text.startswith("slow"))
     tallies = played(plan, tmp_path, [f"{text},times=2" for text in order], 0, 1)
     assert [tally.fault for tally in tallies if tally.fault.endswith(",times=2") and not tally.acted] == []
@@ -130,7 +130,7 @@ def test_each_fault_is_got_over(plan: Path, tmp_path: Path, script: tuple[str, .
 def test_every_script_of_faults_ends_in_the_planned_set(
     plan: Path, tmp_path: Path, script: list[str], seed: int, concurrency: int
 ) -> None:
-    """Whatever they are, and in whatever order they meet."""
+    """Whatever they are, and in any order."""
     played(plan, tmp_path, script, seed, concurrency)
 
 
@@ -150,7 +150,7 @@ def test_every_script_of_faults_ends_in_the_planned_set(
 def test_every_script_with_verdicts_ends_in_the_planned_set(
     per_event: Path, tmp_path: Path, script: list[str], verdict: str, seed: int, concurrency: int
 ) -> None:
-    """The same where the service answers for each event."""
+    """The same if the service answers for each event."""
     played(per_event, tmp_path, [*script, verdict], seed, concurrency)
 
 
@@ -183,9 +183,10 @@ TOGETHER = 6
     ],
 )  # fmt: skip
 def test_times_holds_for_requests_that_wait_side_by_side(fault: str) -> None:
-    """Six requests have all met the fault before any of them has come whole; two are answered by it, four are taken."""
+    """Six requests have all met the fault before any of them has arrived whole; two are answered by it, four are
+    taken."""
     with running(KEYS, faults=[f"{fault},times=2"]) as service, ExitStack() as open_:
-        spent = 1 if fault.startswith("rate") else 0  # what the rate admits comes first
+        spent = 1 if fault.startswith("rate") else 0  # the requests that the rate admits come first
         for _ in range(spent):
             assert status(opened(service, open_), BODY) == 200
         asking = [opened(service, open_) for _ in range(TOGETHER)]
@@ -197,13 +198,13 @@ def test_times_holds_for_requests_that_wait_side_by_side(fault: str) -> None:
 
 
 def opened(service: LocalService, open_: ExitStack) -> socket.socket:
-    """A connection over which the head of a request has gone, and nothing of its body."""
+    """A connection on which the head of a request was sent, and nothing of its body."""
     one = open_.enter_context(socket.create_connection(("127.0.0.1", service.port), 20))
     one.sendall(HEAD)
     return one
 
 
 def status(connection: socket.socket, body: bytes) -> int:
-    """The rest of the request, and the status that answers it."""
+    """Send the rest of the request; the status of the answer."""
     connection.sendall(body)
     return int(connection.recv(1 << 16).split(b" ", 2)[1])

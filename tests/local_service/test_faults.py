@@ -1,4 +1,4 @@
-"""The local service misbehaves on purpose: each fault as a client meets it on a real socket."""
+"""The local service misbehaves on purpose: each fault as a client sees it on a real socket."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def post(to: LocalService | str, content: bytes | None = None, *, timeout: float
 
 
 def statuses(to: LocalService | str, count: int = 1) -> list[int]:
-    """What so many requests are answered, one after another; 0 is no answer."""
+    """The statuses of this many requests, one after another; 0 if none came."""
     found = [0] * count
     for number in range(count):
         with contextlib.suppress(httpx.TransportError):
@@ -67,7 +67,7 @@ def statuses(to: LocalService | str, count: int = 1) -> list[int]:
 
 
 def copies(service: LocalService) -> int:
-    """How many events were taken, each copy counted."""
+    """How many events were taken, counting each copy."""
     return service.store.raw_count()
 
 
@@ -76,7 +76,7 @@ def acted(service: LocalService) -> list[int]:
 
 
 def test_an_error_before_stores_nothing_and_one_after_stores_everything() -> None:
-    """Both look the same to the client. A batch that the service refuses keeps its own answer and is not counted."""
+    """Both look the same to the client. A batch that the service refuses gets its usual answer and is not counted."""
     with serve("before:500,times=1", "after:502,times=1") as service:
         assert [(*statuses(service), copies(service)) for _ in range(3)] == [(500, 0), (502, 1), (200, 2)]
     with serve("after:500") as service:
@@ -86,7 +86,7 @@ def test_an_error_before_stores_nothing_and_one_after_stores_everything() -> Non
 
 
 def test_retry_after_comes_as_seconds_as_a_date_or_not_at_all() -> None:
-    """The header is there only when asked for, and a date lies no earlier than the seconds would."""
+    """The header is there only when asked for, and a date is no earlier than the seconds would be."""
     with serve("before:503,times=1", "before:503,retry-after=1.2,times=1", "before:429,retry-after=2,date") as service:
         found = [post(service).headers.get("retry-after") for _ in range(2)]
         now = time.time()
@@ -96,7 +96,7 @@ def test_retry_after_comes_as_seconds_as_a_date_or_not_at_all() -> None:
 
 
 def test_a_rate_lets_its_burst_through_refuses_the_rest_and_recovers() -> None:
-    """3 a minute: one at once (a second's worth, at least one), then 429. At 2 a second there is soon room again."""
+    """3 a minute: one at once (a second's worth, at least one), then 429. At 2 a second the next is soon admitted."""
     with serve("rate:3/m,retry-after=20") as service:
         assert statuses(service, 3) == [200, 429, 429]
         refused = post(service)
@@ -108,7 +108,7 @@ def test_a_rate_lets_its_burst_through_refuses_the_rest_and_recovers() -> None:
         wait_for(lambda: statuses(service) == [200])
 
 
-def test_maintenance_ends_after_so_many_requests_or_so_much_time() -> None:
+def test_maintenance_ends_after_a_number_of_requests_or_a_time() -> None:
     """503 for the first N requests; or for a time that begins with the first request."""
     with serve("maintenance:2,retry-after=1") as service:
         assert statuses(service, 4) == [503, 503, 200, 200]
@@ -127,7 +127,7 @@ def test_a_poison_event_by_name_refuses_its_whole_batch() -> None:
 
 
 def test_poison_by_rate_is_the_same_events_in_every_batch() -> None:
-    """One uuid in 8 by its hash: a pure function of uuid and seed, in any company."""
+    """One uuid in 8 by its hash: a pure function of uuid and seed, whatever else is in the batch."""
     with serve("poison:1/8") as service, serve("poison:1/8", seed=1) as other:
         poison = [number for number in range(40) if post(service, body(number)).status_code == 400]
         assert 2 <= len(poison) <= 12
@@ -138,7 +138,7 @@ def test_poison_by_rate_is_the_same_events_in_every_batch() -> None:
 
 
 def test_a_body_over_the_limit_is_413() -> None:
-    """The size that counts is that of the body as it travels."""
+    """The size of the body as it is sent counts."""
     with serve("large:2KiB") as service:
         assert post(service, body(0, padding=4096)).status_code == 413
         assert post(service, body(0)).status_code == 200
@@ -146,7 +146,7 @@ def test_a_body_over_the_limit_is_413() -> None:
 
 
 def test_a_used_up_quota_drops_events() -> None:
-    """Both real forms; the batch that crosses the quota is still taken, a refused one uses nothing of it."""
+    """Both real forms; the batch that crosses the quota is still taken, and a refused one uses none of it."""
     limited = {"quota:4": (200, '{"status":"Ok","quota_limited":["events"]}')}
     for spelling, wanted in (limited | {"quota:4,form=402": (402, "billing limit reached")}).items():
         with serve(spelling, "before:500,times=1") as service:
@@ -158,7 +158,7 @@ def test_a_used_up_quota_drops_events() -> None:
 
 
 def test_a_chain_of_redirects_ends_at_the_service() -> None:
-    """As many hops as asked for, each with that status, each counted as one request of the chain."""
+    """As many hops as asked for, each with that status, and each counted as one request of the chain."""
     for status in (301, 302, 303, 307, 308):
         with serve(f"redirect:{status},hops=3,every=2") as service:
             assert statuses(service) == [200]
@@ -200,7 +200,7 @@ def test_a_redirect_to_another_host_names_it() -> None:
     ],
 )
 def test_an_answer_that_is_not_whole_breaks_the_connection(fault: str, message: str, stored: int) -> None:
-    """No byte of it, a body that is cut, or bytes that are no HTTP; the next request is served."""
+    """No byte at all, a body that is cut, or bytes that are not HTTP; the next request is served."""
     with serve(f"{fault},times=1") as service:
         with pytest.raises(httpx.RemoteProtocolError, match=message):
             post(service)
@@ -223,7 +223,7 @@ def test_a_reset_comes_in_the_middle_of_a_large_body() -> None:
 
 
 def test_garbage_may_be_a_page_with_200() -> None:
-    """As a sign-in page; stored only where asked."""
+    """For example a sign-in page; the events are stored only if the fault says so."""
     for asked, stored in (("", 0), (",stored", 1)):
         with serve(f"garbage:html{asked}") as service:
             page = post(service)
@@ -233,8 +233,8 @@ def test_garbage_may_be_a_page_with_200() -> None:
 
 
 def test_slow_answers_bodies_and_readers_take_their_time() -> None:
-    """A late answer keeps a client waiting for its head, a slow body only for the rest; a slow reader takes the request
-    in the end."""
+    """A late answer makes a client wait for its head, a slow body only for the rest; a slow reader takes the request in
+    the end."""
     with serve("slow-answer:0.4s,times=1", "slow-body:0.4s,skip=1") as service:
         with pytest.raises(httpx.ReadTimeout):
             post(service, timeout=0.1)
@@ -250,7 +250,7 @@ def test_slow_answers_bodies_and_readers_take_their_time() -> None:
 
 
 def test_a_service_that_closes_waits_for_no_slow_fault() -> None:
-    """A minute of slowness ends with the service."""
+    """A minute of slowness ends when the service closes."""
     with serve("slow-answer:600s") as service:
         waiting = threading.Thread(target=statuses, args=(service,))
         waiting.start()
@@ -262,7 +262,7 @@ def test_a_service_that_closes_waits_for_no_slow_fault() -> None:
 
 
 def test_the_same_seed_gives_the_same_faults() -> None:
-    """A decision hangs on the seed, the place in the script and the count of requests."""
+    """A decision depends on the seed, the place in the script and the count of requests."""
     script = ("mix:40%", "before:429,chance=30%")
     found = []
     for seed in (5, 5, 6):
@@ -274,7 +274,7 @@ def test_the_same_seed_gives_the_same_faults() -> None:
 
 
 def test_a_mix_shares_out_its_faults() -> None:
-    """Ten in a hundred fail, in each of the five ways or those named."""
+    """Ten in a hundred fail, in each of the five ways or in the named ones."""
     with serve("mix:50%", seed=1) as service:
         statuses(service, 60)
         tallies = service.faults
@@ -287,14 +287,14 @@ def test_a_mix_shares_out_its_faults() -> None:
 
 
 def test_every_skip_and_times_choose_requests() -> None:
-    """Counted from the first request that reaches the fault; what an earlier fault answers does not reach it."""
+    """They count from the first request that reaches the fault; what an earlier fault answers does not reach it."""
     with serve("before:503,times=2", "before:500,skip=1,every=3,times=2") as service:
         assert statuses(service, 14) == [503] * 2 + [200] * 3 + [500] + [200] * 2 + [500] + [200] * 5
         assert [tally[1:] for tally in service.faults] == [(14, 2), (12, 2)]
 
 
 def test_a_new_fault_is_one_class() -> None:
-    """It is listed in the help and can be used in a script without any other change."""
+    """It is in the help and can be used in a script without any other change."""
 
     @dataclass(kw_only=True)
     class Teapot(Fault, example="teapot"):
@@ -312,7 +312,7 @@ def test_a_new_fault_is_one_class() -> None:
 
 
 def test_only_capture_requests_meet_faults() -> None:
-    """Queries, the counts and questions by GET stay healthy, and the tallies can be read beside them."""
+    """Queries, the counts and requests by GET stay healthy, and the tallies can be read meanwhile."""
     with serve("lost", "before:500") as service:
         assert CLIENT.get(service.url + "/batch/").status_code == 400
         bearer = {"Authorization": f"Bearer {service.personal_key}"}
@@ -326,8 +326,8 @@ def test_only_capture_requests_meet_faults() -> None:
     }
 
 
-def test_a_client_that_goes_away_disturbs_nobody() -> None:
-    """Half a request under a fault that wants all of it; the next request is served."""
+def test_a_client_that_goes_away_disturbs_no_other() -> None:
+    """Half a request under a fault that needs all of it; the next request is served."""
     with serve("quota:1000") as service:
         with socket.create_connection(("127.0.0.1", service.port)) as client:
             client.sendall(b"POST /batch/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
@@ -359,7 +359,7 @@ def test_a_client_that_goes_away_disturbs_nobody() -> None:
         ("mix:10%,of=mix:10%", "of of mix cannot be 'mix:10%'", "write faults joined by +"),
     ],
 )
-def test_a_text_that_is_no_fault_is_answered_with_what_would_be(text: str, message: str, hint: str) -> None:
+def test_a_misspelt_fault_is_answered_with_the_nearest_one(text: str, message: str, hint: str) -> None:
     """Strict, and with the nearest word."""
     with pytest.raises(BadFault) as caught:
         read_script([text])
@@ -368,7 +368,7 @@ def test_a_text_that_is_no_fault_is_answered_with_what_would_be(text: str, messa
 
 
 def test_the_help_lists_every_fault_by_an_example_that_can_be_written(capsys: pytest.CaptureFixture[str]) -> None:
-    """`--help` is the reference."""
+    """`--help` is the reference: each example works as written."""
     examples = [written for written, _ in catalogue() if "=" not in written]
     assert len(examples) == len(read_script(examples)) >= 15
     assert all(does.strip() for _, does in catalogue())
@@ -379,8 +379,8 @@ def test_the_help_lists_every_fault_by_an_example_that_can_be_written(capsys: py
 
 
 def test_a_rehearsal_through_faults_still_proves_equality(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Everything planned is read back although a third of the requests went wrong; what is poison is refused, exit 5,
-    and what is not is read back."""
+    """Everything planned is read back although a third of the requests went wrong; poison events are refused, exit 5,
+    and the others are read back."""
     directory = planned(tmp_path, 60, batch=4)
     assert command(["rehearse", str(directory), "--quiet", "--fault", "mix:30%", "--fault", "large:300"]) == 0
     counted = re.findall(r"^Fault (\S+): ([1-9]\d*) of \d+ requests$", capsys.readouterr().err, re.MULTILINE)
@@ -391,6 +391,6 @@ def test_a_rehearsal_through_faults_still_proves_equality(tmp_path: Path, capsys
 
 
 def rehearsed(directory: Path) -> list[LandedEvent]:
-    """What the rehearsal of a plan has left."""
+    """The result of a plan's rehearsal."""
     with LocalService(open_plan(directory)[1].rehearsal / "store.duckdb") as service:
         return service.events()

@@ -1,4 +1,4 @@
-"""Which hog functions would fire for an event is read off their filters."""
+"""Which hog functions would fire for an event follows from their filters."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ NARROW = [{"key": "plan", "value": "pro"}]
     ],
 )
 def test_a_function_fires_by_its_filters(fields: dict[str, Any], verdict: str) -> None:
-    """An event name decides; what is not evaluated may fire."""
+    """An event name decides; a filter that is not evaluated may fire."""
     assert would_fire({"enabled": True, "type": "destination"} | fields, "paid") == verdict
 
 
 def test_the_functions_that_fire_keep_their_order() -> None:
-    """Those that would not are left out."""
+    """The others are left out."""
     functions = [
         {"name": "a", "enabled": True},
         {"name": "b"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.rehearsal import event, fresh, send, told
+from tests.support.rehearsal import event, fresh, send, warnings_of
 
 
 def group(
@@ -20,12 +20,12 @@ def test_the_contracts_spelling_can_be_unknown() -> None:
     service = fresh(group_events="observed")
     send(service, group("company", "acme", {"a": 1}, "$group_identify"), group("company", "b", {}))
     assert [made.key for made in service.groups()] == ["b"]
-    assert told(service) == [("group_event_not_known", "$company_acme")]
+    assert warnings_of(service) == [("group_event_not_known", "$company_acme")]
     assert service.count() == 2
 
 
 def test_types_are_numbered_as_they_appear() -> None:
-    """When a type is first named, by an event's `$groups`, which makes no group, or by a group event."""
+    """The first use of a type numbers it: in an event's `$groups`, which makes no group, or in a group event."""
     service = fresh()
     send(service, event("u", _groups={"team": "t1"}), group("company", "acme", {"a": 1}))
     assert service.select('select "index", type from group_types') == [(0, "team"), (1, "company")]
@@ -37,12 +37,12 @@ def test_types_are_numbered_as_they_appear() -> None:
 
 
 def test_a_sixth_type_is_passed_over() -> None:
-    """Five types are all there are: a further one gives no column, no group and no error, but a warning."""
+    """There are only five types: a further one gives no column, no group and no error, but a warning."""
     service = fresh()
     send(service, event("u", _groups={f"t{n}": f"k{n}" for n in range(6)}), group("t5", "x", {"a": 1}))
     send(service, group("t4", "y", {"a": 1}), event("v", _groups={"t6": 1}))
     assert [(made.index, made.type) for made in service.groups()] == [(4, "t4")]
-    assert told(service) == [("too_many_group_types", who) for who in ("u", "$t5_x", "v")]
+    assert warnings_of(service) == [("too_many_group_types", who) for who in ("u", "$t5_x", "v")]
     assert service.warnings()[0].details == {"group_type": "t5", "types": ["t0", "t1", "t2", "t3", "t4"]}
     assert service.select("select \"$group_4\" from events where distinct_id = 'u'") == [("k4",)]
     assert service.count() == 4
@@ -56,22 +56,22 @@ def test_types_are_per_project() -> None:
     assert [(made.index, made.type) for made in service.groups(second=True)] == [(0, "b")]
 
 
-def test_groups_that_are_no_object_are_passed_over_with_a_warning() -> None:
+def test_groups_that_are_not_an_object_are_ignored_with_a_warning() -> None:
     service, wrong = fresh(), [["company"], "company", 7, None]
     send(service, *(event("u", _groups=groups) for groups in wrong))
     assert service.select("select type from group_types") == []
-    assert told(service) == [("groups_not_an_object", "u")] * len(wrong)
+    assert warnings_of(service) == [("groups_not_an_object", "u")] * len(wrong)
 
 
 def test_a_group_event_without_type_or_key_does_nothing() -> None:
     service, lacking = fresh(), [("", "k"), (None, "k"), ("t", ""), ("t", 0), ("t", None), ("t", False)]
     send(service, *(group(kind, key, {"a": 1}, user="u") for kind, key in lacking))
     assert (service.groups(), service.count()) == ([], len(lacking))
-    assert told(service) == [("group_event_without_type_or_key", "u")] * len(lacking)
+    assert warnings_of(service) == [("group_event_without_type_or_key", "u")] * len(lacking)
 
 
 def test_group_set_must_be_an_object() -> None:
-    """Null or nothing writes an empty group; anything else that is no object drops the event."""
+    """Null or nothing writes an empty group; for anything else but an object the event is dropped."""
     service, kept, wrong = fresh(), [{}, None, ...], ["a", ["a"], 1, False]
     send(service, *(group("company", str(number), values) for number, values in enumerate([*kept, *wrong])))
     assert [(made.key, made.properties) for made in service.groups()] == [("0", {}), ("1", {}), ("2", {})]
@@ -80,7 +80,7 @@ def test_group_set_must_be_an_object() -> None:
 
 
 def test_long_keys_and_types() -> None:
-    """A key of over 400 characters drops its event, a type of over 400 is passed over."""
+    """A key of over 400 characters drops its event; a type of over 400 is ignored."""
     service, long = fresh(), [("company", "k" * 401), ("t" * 401, "k"), ("t" * 400, "k")]
     send(service, *(group(kind, key, {}, user="u") for kind, key in long))
     assert [made.type for made in service.groups()] == ["t" * 400]

@@ -82,7 +82,7 @@ def test_a_bad_file_says_where_and_shows_no_key(tmp_path: Path, change: Any, sai
 
 
 def test_a_keyring_shows_no_key(tmp_path: Path) -> None:
-    """Neither of its own nor those it made."""
+    """Neither its own keys nor those it made."""
     assert "test_" not in repr(read(tmp_path, GOOD))
     made = generate_keys()
     assert not any(key in repr(made) for key in made.texts())
@@ -90,7 +90,7 @@ def test_a_keyring_shows_no_key(tmp_path: Path) -> None:
 
 
 def test_scopes_open_what_they_name() -> None:
-    """A star opens everything, writing implies reading, and nothing else is implied."""
+    """A star opens everything, write includes read, and nothing else is implied."""
     for scopes, scope, opens in (
         ({"*"}, "query:read", True),
         ({"query:read"}, "query:read", True),
@@ -102,9 +102,9 @@ def test_scopes_open_what_they_name() -> None:
         assert allows(frozenset(scopes), scope) is opens, (scopes, scope)
 
 
-def test_the_command_serves_its_files_and_misbehaves_as_told(tmp_path: Path) -> None:
-    """Keys, a seed, a store, a behaviour, a setting and faults, in a process of its own; its last words count the
-    faults, and no key is printed."""
+def test_the_command_serves_its_files_and_its_faults(tmp_path: Path) -> None:
+    """Keys, a seed, a store, a behaviour, a setting and faults, in a separate process; its last line counts the faults,
+    and no key is printed."""
     (tmp_path / "keys.json").write_text(json.dumps(GOOD))
     (tmp_path / "seed.json").write_text(json.dumps({"hog_functions": [{"name": "seeded", "hog": "h"}]}))
     process = subprocess.Popen(

@@ -12,13 +12,13 @@ from tests.support.management_service import ALL, LIST, RECORDING, SCOPES, SECRE
 
 
 def test_a_path_that_is_not_there(ask: Asking) -> None:
-    """404: no slash too many is forgiven, nothing is redirected."""
+    """404: an additional slash is not ignored, and nothing is redirected."""
     for path in ("//api/projects/1/hog_functions/", "/api/projects//hog_functions/", LIST + "/", "/api/x", "/api"):
         assert ask("GET", ask.service.url + path).status_code == 404, path
 
 
 def test_methods_of_a_path(ask: Asking) -> None:
-    """HEAD answers as GET without a body, OPTIONS says what there is, any other is 405 with the same list."""
+    """HEAD answers as GET without a body, OPTIONS lists the methods, any other is 405 with the same list."""
     id = ask.made(name="n")["id"]
     head, get = ask("HEAD", f"{LIST}{id}/"), ask("GET", f"{LIST}{id}/")
     assert (head.status_code, head.content) == (200, b"")
@@ -33,14 +33,14 @@ def test_methods_of_a_path(ask: Asking) -> None:
 
 
 def test_a_key_is_a_bearer(ask: Asking) -> None:
-    """Any other scheme is no credentials."""
+    """Any other scheme counts as no credentials."""
     for header in (ALL, f"Basic {ALL}", "Bearer", f"Bearer,{ALL}", f"Token {ALL}"):
         answer = ask("GET", LIST, key=None, headers={"authorization": header})
         assert problem(answer, 401) == ("not_authenticated", None), header
 
 
 def test_secrets_of_inputs_are_never_given_back(tmp_path: Path) -> None:
-    """A secret input is written, kept when it comes back as it was read, and in no answer, no file, no error."""
+    """A secret input is written, kept if it is sent back as it was read, and is in no answer, no file, no error."""
     with asking(store=tmp_path / "service.duckdb") as ask:
         for value in (SECRET, {"keys": [SECRET], SECRET: None}, [[SECRET]]):
             answers = asked_about_a_secret(ask, value)
@@ -50,7 +50,7 @@ def test_secrets_of_inputs_are_never_given_back(tmp_path: Path) -> None:
 
 
 def asked_about_a_secret(ask: Asking, value: object) -> list[httpx.Response]:
-    """The answers to what can be asked of a function with that secret."""
+    """The answers to all requests about a function with that secret."""
     schema = [{"key": "token", "type": "string", "secret": True}, {"key": "url", "type": "string"}]
     held = {"token": {"value": value}, "url": {"value": "x"}}
     parts = {"inputs_schema": schema, "inputs": held}
@@ -68,7 +68,7 @@ def asked_about_a_secret(ask: Asking, value: object) -> list[httpx.Response]:
 
 
 def test_an_access_token_shows_with_its_scope_alone(fresh: Asking, capfd: pytest.CaptureFixture[str]) -> None:
-    """It stays the same, is in no recording, and nothing is logged."""
+    """The token stays the same, is in no recording, and nothing is logged."""
     path = f"/api/projects/1/session_recordings/{RECORDING}/sharing/"
     token = fresh("GET", path, key=key_with("sharing_configuration:read")).json()["access_token"]
     assert len(token) > 20
@@ -93,7 +93,7 @@ def test_another_project_has_its_own(fresh: Asking) -> None:
 
 
 def test_limits_and_offsets_out_of_the_way(hundred: Asking) -> None:
-    """A limit under 1 is the usual one, there is no greatest; an offset past the end gives an empty page."""
+    """A limit under 1 becomes the default, there is no maximum; an offset past the end gives an empty page."""
     most = "9" * 3000
     sizes = {
         "": 100, "limit=0": 100, "limit=-1": 100, f"limit={most}": 101, "offset=100": 1, "offset=101": 0,
@@ -112,7 +112,7 @@ def hundred() -> Iterator[Asking]:
 
 
 def test_what_cannot_be_read_is_refused(ask: Asking) -> None:
-    """400, and the parameter is named: a limit that is no integer, as the contract states them, or a filter."""
+    """400, and the parameter is named: a limit that is not an integer, as the contract states them, or a filter."""
     for asked in (
         *("limit=x", "limit=1.5", "offset=٣", "limit=%2B1", "offset=1e3", "created_at=x", "updated_at=yesterday"),
         *("created_by=x", "created_by=1.0", "enabled=maybe", "id=1"),
@@ -121,7 +121,7 @@ def test_what_cannot_be_read_is_refused(ask: Asking) -> None:
 
 
 def test_the_url_of_a_page_keeps_the_request_as_it_was(hundred: Asking) -> None:
-    """Scheme, host, path and slash of the request; other parameters, encoded; nothing of a crooked Host header."""
+    """Scheme, host, path and slash of the request; other parameters, encoded; nothing from a malformed Host header."""
     found = hundred("GET", "/api/environments/1/hog_functions?limit=1&enabled=false&id=&x=%C3%BC%26").json()
     assert found["next"] == (
         f"{hundred.service.url}/api/environments/1/hog_functions?enabled=false&id=&x=%C3%BC%26&limit=1&offset=1"
@@ -192,7 +192,7 @@ def filtered() -> Iterator[Asking]:
 
 
 def test_recordings_are_listed_latest_first(ask: Asking) -> None:
-    """With limit, offset and the URLs of neighbours, as every list."""
+    """With limit, offset and the URLs of neighbours, like every list."""
     found = ask("GET", "/api/projects/1/session_recordings?limit=1&offset=1").json()
     assert [one["id"] for one in found["results"]] == [RECORDING]
     assert found["next"].endswith("session_recordings?limit=1&offset=2")

@@ -1,4 +1,4 @@
-"""What the management API of the local service makes of a body: keeps it as it came, or refuses it by field."""
+"""What the management API of the local service does with a body: it keeps it unchanged, or refuses it by field."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from tests.support.management_service import LIST, RECORDING, SECRET, Asking, as
     ],
 )
 def test_a_wrong_field_is_named(ask: Asking, body: dict[str, Any], code: str, attr: str) -> None:
-    """400 with the field, on create and on update; an update changes nothing then."""
+    """400 with the field, on create and on update; the update then changes nothing."""
     assert problem(ask("POST", LIST, body), 400) == (code, attr)
     made = ask.made(name="before")
     assert problem(ask("PATCH", f"{LIST}{made['id']}/", {"description": "after"} | body), 400) == (code, attr)
@@ -55,7 +55,7 @@ def test_a_wrong_field_is_named(ask: Asking, body: dict[str, Any], code: str, at
 
 
 def default(value: bytes) -> bytes:
-    """A function with an input of this default."""
+    """A function with an input that has this default."""
     return b'{"inputs_schema": [{"key": "a", "default": ' + value + b"}]}"
 
 
@@ -84,13 +84,15 @@ def default(value: bytes) -> bytes:
     ids=range(18),
 )
 def test_a_body_that_cannot_be_kept_is_refused(ask: Asking, content: bytes, code: str) -> None:
-    """No JSON, no object, or a value that could not be given back: `default` of an input may be any that can."""
+    """Not JSON, not an object, or a value that could not be given back: the `default` of an input may be any value that
+    can."""
     answer = ask("POST", LIST, content=content, headers={"content-type": "application/json"})
     assert answer.status_code == 201 if code == "taken" else problem(answer, 400)[0] == code
 
 
 def test_another_content_type_is_refused_and_a_charset_is_not(ask: Asking) -> None:
-    """415 for a form and for none; `application/json; charset=utf-8` is JSON; an empty body is an empty object."""
+    """415 for a form and for a missing type; `application/json; charset=utf-8` is JSON; an empty body is an empty
+    object."""
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         answer = ask("POST", LIST, content=b'{"name": "x"}', headers={"content-type": kind})
         assert problem(answer, 415) == ("unsupported_media_type", None)
@@ -133,8 +135,8 @@ def test_an_update_sets_only_what_it_has(ask: Asking) -> None:
     assert {name: cleared[name] for name in wanted} == wanted
 
 
-def test_updates_at_once_lose_none(ask: Asking) -> None:
-    """Sixteen updates of two fields of one function: each field has a value that somebody sent, whole."""
+def test_simultaneous_updates_are_all_kept(ask: Asking) -> None:
+    """Sixteen updates of two fields of one function: each field has a value that was sent, whole."""
     id = ask.made(name="n")["id"]
 
     def change(n: int) -> int:
@@ -149,7 +151,8 @@ def test_updates_at_once_lose_none(ask: Asking) -> None:
 
 
 def test_a_person_of_a_recording_is_merged(fresh: Asking) -> None:
-    """PATCH sets what `person` has and leaves the rest; no object is a 400; nothing else of a recording changes."""
+    """PATCH sets what `person` has and leaves the rest; without an object it is a 400; nothing else of a recording
+    changes."""
     path = f"/api/projects/1/session_recordings/{RECORDING}/"
     before = fresh("GET", path).json()
     after = fresh("PATCH", path, {"person": {"name": "Eve", "odd": [1]}, "viewed": True, "id": "x"})
@@ -189,7 +192,7 @@ JSON = st.recursive(
 @given(value=JSON, default=JSON, event=st.dictionaries(st.text(), JSON, max_size=4))
 def test_free_form_values_come_back_as_they_went(either: Asking, value: Any, default: Any, event: Any) -> None:
     """The value of an input of a function and of its mappings, the default of a schema, the events of its filters:
-    given back exactly by every answer, or a 400."""
+    every answer gives them back exactly, or the write is a 400."""
     schema = [{"key": "a", "type": "json", "default": default}]
     inputs, filters = {"a": {"value": value}}, {"events": [{"id": "e"} | event]}
     function = {"hog": "h", "inputs_schema": schema, "inputs": inputs, "filters": filters}

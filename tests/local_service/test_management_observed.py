@@ -31,7 +31,7 @@ def refused(answer: Any, attr: str | None, *, detail: str = "") -> None:
 
 
 def test_records_have_the_fields_of_the_source(ask: Asking) -> None:
-    """A list item holds its template, a record no write-only field, and what is not set is null."""
+    """A list item has its template, a record has no write-only field, and what is not set is null."""
     made = ask.made(template_id="template-webhook", name=None, inputs={"url": {"value": "https://example.com"}})
     assert {"deleted", "template_id", "_create_in_folder", "kind"}.isdisjoint(made)
     assert (made["masking"], made["execution_order"], made["draft"], made["version"]) == (None, None, None, 1)
@@ -77,7 +77,7 @@ def test_what_the_source_refuses(ask: Asking, body: dict[str, Any], attr: str) -
 
 
 def test_what_the_source_takes_and_changes(ask: Asking) -> None:
-    """Input values of any type, null where it may be; keys outside the schema vanish; filters get a source."""
+    """Input values of any type, null if it is allowed; keys outside the schema are removed; filters get a source."""
     inputs = {"headers": {"value": {"a": "b"}}, "stray": {"value": "x"}}
     schema = [{"key": "headers", "type": "dictionary"}]
     made = ask.made(hog="h", inputs_schema=schema, inputs=inputs, filters={"events": [{"id": "e"}]}, icon_url=None)
@@ -94,7 +94,7 @@ def test_what_the_source_takes_and_changes(ask: Asking) -> None:
 
 
 def bare(coded: dict[str, Any]) -> dict[str, Any]:
-    """Without its code, which must be there: an array that begins as Hog bytecode does."""
+    """Without its code, which has to be there: an array that begins as Hog bytecode does."""
     assert coded["bytecode"][:2] == ["_H", 1]
     return {name: value for name, value in coded.items() if name not in ("bytecode", "transpiled")}
 
@@ -118,8 +118,8 @@ def coded(value: object, hog: str = "h", **more: Any) -> dict[str, Any]:
 
 
 def test_inputs_and_filters_carry_the_code_that_the_service_makes(ask: Asking) -> None:
-    """Bytecode, order and `transpiled`, of mappings and masking as well; the same for the same source, no other for
-    what a request brings, and none of a secret."""
+    """Bytecode, order and `transpiled`, also in mappings and masking; equal for equal source, not taken from the
+    request, and none for a secret."""
     first, again, other = (ask.made(**coded(value, hog)) for value, hog in (({}, "h"), ({}, "h"), ([], "i")))
     for found in (first, first["mappings"][0]):
         assert list(found["inputs"]) == ["b", "token", "a"]
@@ -149,7 +149,7 @@ def test_inputs_and_filters_carry_the_code_that_the_service_makes(ask: Asking) -
 
 
 def test_types_in_typescript_are_transpiled(ask: Asking) -> None:
-    """`transpiled` and no bytecode, of the function and of what it holds."""
+    """`transpiled` and no bytecode, for the function and for its parts."""
     made = ask.made(**coded({"x": 1}, "export function onLoad() {}", type="site_destination"))
     assert (made["bytecode"], type(made["transpiled"])) == (None, str)
     for found in (made["inputs"]["a"], made["filters"], made["mappings"][0]["inputs"]["a"]):
@@ -158,7 +158,7 @@ def test_types_in_typescript_are_transpiled(ask: Asking) -> None:
 
 
 def test_a_template_may_be_hog_or_liquid(ask: Asking) -> None:
-    """Of an input and of its schema, accepted and given back; a Liquid template is not compiled."""
+    """In an input and in its schema, accepted and given back; a Liquid template is not compiled."""
     for templating in (True, False, "hog", "liquid"):
         schema = [{"key": "a", "type": "string", "templating": templating}]
         one = {"inputs_schema": schema, "inputs": {"a": {"value": "{{ event }}", "templating": templating}}}
@@ -187,7 +187,7 @@ def test_put_updates_as_patch_does(fresh: Asking) -> None:
 
 
 def test_an_access_token_is_refreshed(fresh: Asking) -> None:
-    """Another one, of a configuration made now and switched on as before; it needs the scope to write."""
+    """Another token, for a configuration made now and enabled as before; it needs the write scope."""
     path = "/api/projects/1/session_recordings/rec-3/sharing/"
     before = fresh("GET", path).json()
     found = fresh("POST", path + "refresh/", {}).json()
@@ -201,7 +201,7 @@ def test_an_access_token_is_refreshed(fresh: Asking) -> None:
 
 
 def test_a_recording_says_when_it_expires() -> None:
-    """So many days after the day it began, 30 where its seed says no other; the days left, none after that."""
+    """This many days after the day it began, 30 if its seed has no other number; the days left, null after that."""
     seed = {
         "session_recordings": [
             {"id": "a", "start_time": "2023-11-01T23:59:59Z"},
@@ -235,8 +235,8 @@ def test_an_outdated_update_is_a_conflict(fresh: Asking) -> None:
     refused(fresh("PATCH", path, {"base_updated_at": "x"}), "base_updated_at")
 
 
-def test_only_so_many_transformations_are_enabled(fresh: Asking) -> None:
-    """Twenty of a project; others stay possible."""
+def test_only_twenty_transformations_are_enabled(fresh: Asking) -> None:
+    """At most twenty per project; others stay possible."""
     ids = [fresh.made(hog="h", type="transformation", enabled=True)["id"] for _ in range(20)]
     refused(fresh("POST", LIST, {"hog": "h", "type": "transformation", "enabled": True}), None)
     off = fresh.made(hog="h", type="transformation")["id"]
@@ -247,7 +247,7 @@ def test_only_so_many_transformations_are_enabled(fresh: Asking) -> None:
 
 
 def test_rearranging_answers_with_the_functions_in_order(fresh: Asking) -> None:
-    """Transformations of one type alone, all of them, as a plain list."""
+    """All transformations of one type, as a plain list."""
     first, second = (fresh.made(hog="h", type="transformation", execution_order=n)["id"] for n in (1, 2))
     other = fresh.made(hog="h")["id"]
     path = LIST + "rearrange/"
@@ -287,7 +287,7 @@ def test_runs_have_the_shapes_of_the_source(ask: Asking) -> None:
 
 
 def test_an_invocation_needs_a_configuration(ask: Asking) -> None:
-    """Problems come without the envelope; the id may be that of no function. A run says that it did not happen."""
+    """Errors come without the envelope; the id may be of no function. A run says that it did not happen."""
     for id in (ask.made(hog="h")["id"], "new"):
         bare = ask("POST", f"{LIST}{id}/invocations/", {})
         assert (bare.status_code, bare.json()) == (400, {"configuration": ["This field is required."]})
@@ -301,7 +301,8 @@ def test_an_invocation_needs_a_configuration(ask: Asking) -> None:
 
 
 def test_the_unsettled_points_are_switches() -> None:
-    """Broadcast and icons are away unless they are switched on; the list of projects needs its scope, project:read."""
+    """Broadcast and icons are missing unless they are switched on; the list of projects needs its scope,
+    project:read."""
     closed = management_service.shared("observed")
     assert closed("POST", f"{LIST}{closed.made(hog='h')['id']}/broadcast/", {}).status_code == 404
     for path in ("icon/?id=x", "icons/"):
@@ -317,7 +318,7 @@ def test_the_unsettled_points_are_switches() -> None:
 
 
 def test_further_filters_of_the_list(ask: Asking) -> None:
-    """Search in names and descriptions, and filters that hold others."""
+    """Search in names and descriptions, and filters that contain others."""
     functions = [
         {"name": "Alpha", "hog": "h", "filters": {"events": [{"id": "a", "order": 1}]}},
         {"description": "about alpha", "name": "B", "hog": "h", "filters": {"events": [{"id": "b"}]}},
@@ -338,7 +339,7 @@ def test_further_filters_of_the_list(ask: Asking) -> None:
 
 
 def test_recordings_as_the_source_has_them(fresh: Asking) -> None:
-    """Another list, an update that marks as viewed, a deletion that asks nothing, more of sharing."""
+    """Another list, an update that marks as viewed, a deletion without conditions, more about sharing."""
     root = "/api/projects/1/session_recordings/"
     found = fresh("GET", root + "?limit=2").json()
     listed = [one["id"] for one in found["results"]]
@@ -359,7 +360,7 @@ def test_recordings_as_the_source_has_them(fresh: Asking) -> None:
 
 
 def test_calls_are_counted_by_the_minute_and_the_hour() -> None:
-    """429 after 480 plain calls or 240 of recordings in a minute, with the time to wait; then again."""
+    """429 after 480 plain calls or 240 of recordings in a minute, with the time to wait; then calls work again."""
     now = [NOW]
     with asking(preset("observed", clock=lambda: now[0])) as ask:
         codes = [ask("GET", "/api/projects/1/session_recordings/?limit=1").status_code for _ in range(241)]
@@ -397,8 +398,8 @@ def test_a_function_is_not_made_without_a_required_input(ask: Asking, body: dict
     refused(answer, f"inputs__{key}", detail="This field is required.")
 
 
-def test_an_update_is_held_to_the_schema_only_for_what_it_writes(ask: Asking) -> None:
-    """A name changes without the inputs; written inputs replace all but the secrets that are kept."""
+def test_an_update_is_checked_against_the_schema_only_for_what_it_writes(ask: Asking) -> None:
+    """A name changes without the inputs; written inputs replace all except the secrets that are kept."""
     path = LIST + ask.made(hog="h", inputs_schema=REQUIRING, inputs=INPUTS | {"note": {"value": "n"}})["id"] + "/"
     assert ask("PATCH", path, {"name": "other"}).status_code == 200
     refused(ask("PATCH", path, {"inputs": {"note": {"value": "m"}}}), "inputs__url", detail="This field is required.")
@@ -409,7 +410,7 @@ def test_an_update_is_held_to_the_schema_only_for_what_it_writes(ask: Asking) ->
     refused(ask("PATCH", path, {"inputs": kept}), "inputs__more")
 
 
-def test_mappings_are_held_to_their_own_schemas(ask: Asking) -> None:
+def test_mappings_are_checked_against_their_own_schemas(ask: Asking) -> None:
     """Those without inputs are not."""
     lacking = {"mappings": [{"inputs_schema": REQUIRING}, {"inputs_schema": REQUIRING, "inputs": {}}], "hog": "h"}
     refused(ask("POST", LIST, lacking), "mappings__1__inputs__url", detail="This field is required.")

@@ -1,4 +1,4 @@
-"""What the management API of the local service holds from the start: a seed, or the file of an earlier service."""
+"""What the management API of the local service has from the start: a seed, or the file of an earlier service."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def test_a_file_keeps_everything(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("behaviour", ["contract", "observed"])
 def test_a_seeded_function_keeps_what_the_service_made_of_it(tmp_path: Path, behaviour: Behaviour) -> None:
-    """Its status and code, also after a restart and a change of its name; code goes when its source is written."""
+    """Its status and code, also after a restart and a change of its name; the code is removed when its source is
+    written."""
     status = {"state": 2, "rating": 0.5, "tokens": 9000}
     made: dict[str, Any] = {"status": status, "bytecode": ["_H", 1, 29], "transpiled": "() => 1"}
     coded = {"value": "x", "bytecode": ["_H", 1, 32, "x"], "order": 3, "transpiled": {"code": "1"}}
@@ -69,7 +70,7 @@ def test_a_seeded_function_keeps_what_the_service_made_of_it(tmp_path: Path, beh
 
 @pytest.mark.parametrize("behaviour", ["contract", "observed"])
 def test_a_seed_may_be_the_answer_of_a_service(behaviour: Behaviour) -> None:
-    """Null for what was not made is as if it were not there."""
+    """Null for a part that was not made counts as missing."""
     entry = {"hog": "return 1", "status": None, "bytecode": None, "transpiled": None, "masking": None}
     with asking(preset(behaviour), seed={"hog_functions": [entry]}) as ask:
         (listed,) = ask("GET", LIST).json()["results"]
@@ -78,7 +79,7 @@ def test_a_seed_may_be_the_answer_of_a_service(behaviour: Behaviour) -> None:
 
 
 def test_a_seeded_template_stays_what_it_is() -> None:
-    """Any object of the contract's shape, under any id."""
+    """Any object of the contract's form, under any id."""
     template = {"id": "my-template", "name": "Mine", "status": "alpha", "free": True, "type": "destination"}
     with asking(
         preset("contract"), seed={"hog_functions": [{"template_id": "my-template", "template": template}]}
@@ -107,7 +108,7 @@ def test_a_seeded_template_stays_what_it_is() -> None:
     ],
 )
 def test_a_bad_seed_says_where(seed: dict[str, Any], where: str) -> None:
-    """And repeats no value."""
+    """The error repeats no value."""
     with pytest.raises(BadSeed) as raised:
         LocalService(keys=KEYS, seed=seed)
     assert where in str(raised.value)
@@ -115,7 +116,7 @@ def test_a_bad_seed_says_where(seed: dict[str, Any], where: str) -> None:
 
 
 def test_a_seed_is_a_json_file(tmp_path: Path) -> None:
-    """What is not a JSON object is refused, and so is a file that is not there."""
+    """Anything but a JSON object is refused, and so is a missing file."""
     file = tmp_path / "seed.json"
     file.write_text(json.dumps({"hog_functions": [{"name": "x"}]}))
     assert load_seed(file) == {"hog_functions": [{"name": "x"}]}

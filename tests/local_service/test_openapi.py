@@ -1,4 +1,4 @@
-"""`/openapi.json` says what the service does, and `/docs` shows it without the internet."""
+"""`/openapi.json` describes the service, and `/docs` shows it without the internet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def document(ask: Asking) -> Any:
 
 
 def test_every_operation_has_a_handler_and_a_place_in_the_document(either: Asking) -> None:
-    """One table: what is in it is served and described, and nothing else is; some of it under `observed` alone."""
+    """One table: what is in it is served and described, and nothing else is; some of it only under `observed`."""
     assert {one.id for one in operations(observed=True)} == {*HANDLERS, "query"}
     observed = either is management_service.shared("observed")
     document = either("GET", "/openapi.json").json()
@@ -34,7 +34,7 @@ def test_every_operation_has_a_handler_and_a_place_in_the_document(either: Askin
 
 
 def test_the_page_shows_the_document_without_the_internet(ask: Asking, document: Any) -> None:
-    """Every operation and object is on it, no key; every link stays on the service; nothing is loaded or run."""
+    """Every operation and object is on it, and no key; every link stays on the service; nothing is loaded or run."""
     answer = ask("GET", "/docs", key=None)
     ids = set(re.findall(r'\sid="([^"]+)"', answer.text))
     links = set(re.findall(r'\s(?:href|src)="([^"]*)"', answer.text))

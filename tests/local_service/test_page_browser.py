@@ -21,7 +21,7 @@ PAGES = (
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 SEED = {"hog_functions": [{"name": HOSTILE, "type": "destination", "enabled": True}]}
 PICTURES = os.environ.get("BACKCAST_TEST_PICTURES")
-"""A folder for pictures of the pages, where somebody wants to look at them."""
+"""A folder for pictures of the pages, for anyone who wants to look at them."""
 
 CONTRAST = """(() => {
   const channel = c => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
@@ -74,14 +74,14 @@ def service() -> Iterator[LocalService]:
 
 
 def test_every_page_is_whole_readable_and_named(service: LocalService, tab: Tab) -> None:
-    """No request leaves the origin, nothing is missing, nothing is said on the console, no hostile text runs.
+    """No request leaves the origin, nothing is missing, the console stays empty, and no hostile text runs.
 
-    Every text stands out from what is behind it by 4.5 to 1, in light and in dark. Controls and links are named,
-    headings in order, cells under headers, one landmark holds the content. On a telephone too nothing is wider than
-    the window: wide tables scroll inside of themselves.
+    All text has a contrast of 4.5 to 1 with its background, in light and in dark. Controls and links are named,
+    headings in order, cells under headers, one landmark holds the content. On a telephone too nothing is wider than the
+    window: wide tables scroll inside of themselves.
     """
     for number, path in enumerate(PAGES):
-        assert (tab.failures, tab.complaints) == ([], [])  # of the pages before, of which none was refused
+        assert (tab.failures, tab.complaints) == ([], [])  # for the pages before; none of them was refused
         tab.open(service.url + path)
         assert tab.run("document.title.endsWith('backcast service')"), path
         assert tab.run("document.scripts.length + document.images.length") == 0, path
@@ -149,7 +149,8 @@ def test_the_keyboard_reaches_everything(service: LocalService, tab: Tab) -> Non
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts on", "scripts off"])
 def test_searching_by_keyboard(service: LocalService, tab: Tab, scripts: bool) -> None:
-    """A text and Enter list the events that hold it; properties open in place, links go on; scripts or not."""
+    """A search string and Enter list the matching events; properties open in place, links work; with scripts or
+    without."""
     tab.ask("Emulation.setScriptExecutionDisabled", value=not scripts)
     tab.open(service.url + "/events")
     assert tab.run("document.querySelectorAll('.events tbody tr').length") == 50

@@ -22,8 +22,8 @@ def test_values_are_shown_exactly(seeded: LocalService) -> None:
 
 
 @pytest.mark.parametrize("order", ["", "oldest"])
-def test_pages_hold_every_event_once(seeded: LocalService, order: str) -> None:
-    """Going on, and back again, shows each event once and in order, also where times are equal."""
+def test_pages_have_every_event_once(seeded: LocalService, order: str) -> None:
+    """Following the pages forward and back shows each event once and in order, also if times are equal."""
     events = [event(n, time=f"2023-01-{1 + n % 7:02}T00:00:00Z") for n in range(1, 131)]
     send(seeded, *events)
     wanted = [one["uuid"] for one in sorted(events, key=lambda one: (one["timestamp"], one["uuid"]))]
@@ -44,7 +44,7 @@ def test_pages_hold_every_event_once(seeded: LocalService, order: str) -> None:
 
 
 def test_a_page_stays_where_it_is(seeded: LocalService) -> None:
-    """Events that land meanwhile move no later page."""
+    """Events that land meanwhile do not shift later pages."""
     send(seeded, *(event(n, time=f"2023-01-01T00:{n % 60:02}:00Z") for n in range(1, 111)))
     second = next(link for link in read(seeded, "/events").links if "after=" in link)
     before = uuids(read(seeded, second))
@@ -87,14 +87,14 @@ def searched() -> Iterator[LocalService]:
 
 @pytest.mark.parametrize(("params", "numbers"), FILTERED, ids=lambda one: str(one)[:40])
 def test_filters(searched: LocalService, params: dict[str, str], numbers: set[int]) -> None:
-    """A list holds exactly the events that every filter takes; text is found whatever its case and spelling."""
+    """A list has exactly the events that match every filter; strings match in any case and spelling."""
     page = read(searched, "/events", **params)
     assert set(uuids(page)) == {uuid(number) for number in numbers}
     assert (f"{len(numbers)} event" if numbers else "No event found") in page.text
 
 
 def test_odd_questions_are_answered(searched: LocalService) -> None:
-    """A bad filter is 400, what is not there 404, both as pages; nothing is an error of the service."""
+    """A bad filter is 400, a missing thing 404, both as pages; none is a server error."""
     wanted = {
         400: ["/events?since=2023-13-01", "/events?since=20230101", "/?until=yesterday", "/events?flag=odd",
               "/events?person=odd"],
@@ -112,7 +112,7 @@ def test_odd_questions_are_answered(searched: LocalService) -> None:
 
 
 def test_an_event_with_its_copies(seeded: LocalService) -> None:
-    """All accepted copies of a uuid are shown; which one counts, what was dropped and what would fire is said."""
+    """All accepted copies of a uuid are shown, with which one counts, what was dropped and what would fire."""
     send(seeded, event(1, "Paid", at=1))
     send(seeded, event(1, "Paid", at=2))
     send(seeded, event(1, "Paid", at=3, time="2023-01-09T00:00:00Z"), historical=False)
@@ -135,7 +135,7 @@ def test_an_event_with_its_copies(seeded: LocalService) -> None:
     assert "would fire" not in read(seeded, f"/events/{uuid(3)}").text
 
 
-def test_an_event_tells_what_became_of_its_merge(seeded: LocalService) -> None:
-    """Warnings that are found only when persons are worked out are there at the first look."""
+def test_an_event_shows_what_became_of_its_merge(seeded: LocalService) -> None:
+    """Warnings that are found only when persons are computed are there on the first view."""
     send(seeded, event(1, "$create_alias", alias="null"))
     assert "cannot_merge_with_illegal_distinct_id" in read(seeded, f"/events/{uuid(1)}").text

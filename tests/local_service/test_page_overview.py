@@ -1,4 +1,4 @@
-"""The local service's page beside the events: totals, days, functions that would fire, warnings, rejected requests."""
+"""The other parts of the local service's page: totals, days, functions that would fire, warnings, rejected requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_overview_counts_what_landed(seeded: LocalService) -> None:
 
 
 def test_the_overview_of_some_days(seeded: LocalService) -> None:
-    """Days bound every count of events; both ends are included."""
+    """Days limit every count of events; both ends are included."""
     for day in range(1, 6):
         send(seeded, event(day, f"On {day}", time=f"2023-01-0{day}T23:59:59.999999Z"))
     page = read(seeded, "/", since="2023-01-02", until="2023-01-04")
@@ -38,8 +38,8 @@ def test_the_overview_of_some_days(seeded: LocalService) -> None:
     assert [row[0] for row in page.cells() if row[0].startswith("On ")] == ["On 2", "On 3", "On 4"]
 
 
-def test_updates_of_profiles_are_no_events_of_the_day_of_planning(seeded: LocalService) -> None:
-    """They are counted, and are drawn only if somebody asks for their name. A merge stays among the events."""
+def test_profile_updates_are_not_events_of_the_day_of_planning(seeded: LocalService) -> None:
+    """They are counted, and drawn only if the filter has their name. A merge stays among the events."""
     planned = "2023-11-01T00:00:00Z"
     send(seeded, event(1), event(2, "$set", time=planned), event(3, "$identify", time=planned))
     send(seeded, event(4, "$identify", "u1", **{"$anon_distinct_id": "device"}))
@@ -52,7 +52,7 @@ def test_updates_of_profiles_are_no_events_of_the_day_of_planning(seeded: LocalS
 
 
 def test_what_landed_since_is_shown_at_once(seeded: LocalService) -> None:
-    """Nothing that is remembered outlives the next event."""
+    """No cached value outlives the next event."""
     for number in range(1, 3):
         send(seeded, event(number, id=f"u{number}"))
         assert (totals(read(seeded, "/"))["Events"], totals(read(seeded, "/"))["Persons"]) == (f"{number}",) * 2
@@ -69,7 +69,7 @@ def test_an_empty_store_has_every_page() -> None:
 
 
 def test_the_chart_says_what_stands_out(seeded: LocalService) -> None:
-    """The axis ends at four medians; a higher bar has its count, days without events their dates, each day a link."""
+    """The axis ends at four medians; a higher bar shows its count, days without events their dates, each day a link."""
     events = [event(day, time=f"2023-01-{day:02}T12:00:00Z") for day in range(1, 21) if day not in (11, 12)]
     events += [event(100 + number, "Burst", time="2023-01-15T12:00:00Z") for number in range(9)]
     send(seeded, *events)
@@ -107,7 +107,7 @@ def test_a_deleted_function_is_gone(seeded: LocalService) -> None:
 
 
 def test_warnings_and_rejected_requests_are_paged(seeded: LocalService) -> None:
-    """The warnings of a type, and the requests that were turned away with reason and body, the last first."""
+    """The warnings of a type, and the rejected requests with reason and body, the last first."""
     send(seeded, *(event(n, "$create_alias", alias="null") for n in range(1, 61)))
     send(seeded, event(99, id="i" * 300))
     page = read(seeded, "/warnings", type="cannot_merge_with_illegal_distinct_id")

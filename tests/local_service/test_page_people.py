@@ -1,4 +1,4 @@
-"""People and groups on the local service's page, and what it says while they are being processed."""
+"""People and groups on the local service's page, and its notice while they are being processed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.page_service import KEYS, NOW, Read, event, get, read, send, 
 
 
 def test_a_person_with_ids_properties_and_events(seeded: LocalService) -> None:
-    """Found by each of its ids; its events are in the order of their time."""
+    """A person is found by each of its ids; its events are in the order of time."""
     send(seeded, event(1, "Third", "device", time="2023-01-03T00:00:00Z"))
     send(seeded, event(2, "First", "ada", time="2023-01-01T00:00:00Z"), event(9, "Other", "bob"))
     send(seeded, event(3, "$identify", "ada", "2023-01-02T00:00:00Z", **{"$anon_distinct_id": "device"}))
@@ -38,7 +38,7 @@ def test_a_person_with_ids_properties_and_events(seeded: LocalService) -> None:
 
 
 def test_people_are_paged(seeded: LocalService) -> None:
-    """Each person is on one page, and many ids of one are cut and counted."""
+    """Each person is on one page, and a long list of ids is cut and counted."""
     send(seeded, *(event(n, id=f"u{n:03}") for n in range(1, 121)))
     links = [{"$anon_distinct_id": f"anon{n:03}"} for n in range(600)]
     send(seeded, *(event(1000 + n, "$identify", "u001", **link) for n, link in enumerate(links)))
@@ -52,7 +52,7 @@ def test_people_are_paged(seeded: LocalService) -> None:
 
 
 def test_groups_by_type(seeded: LocalService) -> None:
-    """Types with how many groups each has, and the groups with their properties, found by key, type and text."""
+    """Types with the number of groups, and the groups with their properties, found by key, type and content."""
     for number, (kind, key) in enumerate([("company", "acme"), ("company", "globex"), ("team", "red")]):
         given = {"$group_type": kind, "$group_key": key, "$group_set": {"seats": number}}
         send(seeded, event(10 + number, "$groupidentify", **given))
@@ -65,7 +65,7 @@ def test_groups_by_type(seeded: LocalService) -> None:
 
 
 def test_a_store_opened_without_its_keys(tmp_path: Path) -> None:
-    """A project that nobody has a key for can be looked at all the same."""
+    """A project without a key can be viewed nevertheless."""
     with LocalService(tmp_path / "store.duckdb", keys=KEYS) as before:
         send(before, event(1, "Only second"), key="phc_testsecond")
     with LocalService(tmp_path / "store.duckdb") as after:
@@ -74,7 +74,7 @@ def test_a_store_opened_without_its_keys(tmp_path: Path) -> None:
 
 
 class Unhurried(Store):
-    """A store that works out persons when it is let."""
+    """A store that computes persons only when released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ def test_persons_may_take_their_time() -> None:
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             seen = [(await client.get(path)).text for path in ("/people", "/", "/events")]
             store.let.set()
-            for _ in range(150):  # each look waits for as long as the page's patience
+            for _ in range(150):  # each view waits for as long as the page's patience
                 answer = (await client.get("/people")).text
                 if "refresh" not in answer:
                     break

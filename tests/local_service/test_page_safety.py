@@ -1,4 +1,4 @@
-"""The local service's page is plain, shows no secret, changes nothing, and is told to this machine alone."""
+"""The local service's page is plain, shows no secret, changes nothing, and answers only this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.plain_http import PLAIN
 
 
 def crawl(service: LocalService, start: str = "/") -> dict[str, httpx.Response]:
-    """The pages that links lead to from one, two of each kind: with these parameters at this place."""
+    """The pages that links lead to from this one, two of each kind: with these parameters at this place."""
     found: dict[str, httpx.Response] = {}
     kinds = Counter[tuple[Any, ...]]()
     waiting = [start]
@@ -37,7 +37,7 @@ def crawl(service: LocalService, start: str = "/") -> dict[str, httpx.Response]:
 
 @pytest.fixture(scope="module")
 def full() -> Iterator[LocalService]:
-    """A service where everything that is hostile has landed everywhere that something can land."""
+    """A service with hostile content in every place that can have any."""
     with make() as fresh:
         send(
             fresh,
@@ -63,7 +63,7 @@ def crawled(full: LocalService) -> dict[str, httpx.Response]:
 
 @pytest.mark.parametrize("project", [1, 2])
 def test_every_link_leads_somewhere(full: LocalService, crawled: dict[str, httpx.Response], project: int) -> None:
-    """And stays in its project; from one that is not there, to the first."""
+    """It stays in its project; from a missing project it leads to the first."""
     found = crawled if project == 1 else crawl(full, "/?project=2")
     assert len(found) > 12
     bad = {path: answer.status_code for path, answer in found.items() if answer.status_code != 200}
@@ -75,7 +75,7 @@ def test_every_link_leads_somewhere(full: LocalService, crawled: dict[str, httpx
 
 
 def test_hostile_text_stays_text(crawled: dict[str, httpx.Response]) -> None:
-    """Markup, marks that turn a line round and NUL are nowhere as they came."""
+    """Markup, characters that reverse a line, and NUL never appear unescaped."""
     shown = 0
     for path, answer in crawled.items():
         if path == "/_stats":
@@ -88,7 +88,7 @@ def test_hostile_text_stays_text(crawled: dict[str, httpx.Response]) -> None:
 
 
 def test_no_page_shows_a_secret(full: LocalService, crawled: dict[str, httpx.Response]) -> None:
-    """Keys, those inside of events too, tokens and inputs of functions are on no page."""
+    """No page has keys (also inside events), tokens, or inputs of functions."""
     for path, answer in crawled.items():
         for secret in (CAPTURE, PERSONAL, "F" * 40, "TOPSECRET", "OPENINPUT", "SHARINGTOKEN"):
             assert secret not in answer.text, (path, secret)
@@ -96,7 +96,7 @@ def test_no_page_shows_a_secret(full: LocalService, crawled: dict[str, httpx.Res
 
 
 def test_large_events_are_cut_and_counted(full: LocalService) -> None:
-    """No page grows with a value or the number of properties; what is left out is said."""
+    """No page grows with a value or the number of properties; it says what is left out."""
     listed = get(full, "/events")
     assert len(listed.text) < 100_000
     assert "bytes: see the event" in listed.text
@@ -126,8 +126,7 @@ PAGES = [
 
 
 def test_only_loopback_names_see_the_page(full: LocalService) -> None:
-    """Whatever the port: a tunnel has its own. A name that was made to mean this machine (DNS rebinding) is told
-    nothing."""
+    """Any port: a tunnel has its own. A name that was made to point to this machine (DNS rebinding) gets nothing."""
     for host in GOOD_HOSTS:
         assert CLIENT.get(full.url + "/events", headers={"host": host}).status_code == 200, host
     for host in BAD_HOSTS:
@@ -159,7 +158,7 @@ def test_other_origins_cannot_load_it(full: LocalService) -> None:
 
 
 def test_every_answer_has_its_fences(full: LocalService) -> None:
-    """No scripts, no frames, no sniffing, no other origin, nothing kept by the browser."""
+    """No scripts, no frames, no sniffing, no other origin, nothing cached by the browser."""
     for path in (*PAGES, "/events/odd", "/?since=x"):
         headers = CLIENT.get(full.url + path, headers={"origin": "https://evil.example"}).headers
         policy = headers["content-security-policy"]

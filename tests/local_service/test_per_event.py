@@ -57,7 +57,7 @@ def verdict(service: LocalService, **changes: Any) -> dict[str, str]:
 
 @pytest.mark.parametrize("path", [PATH, PATH + "/"])
 def test_accepted_events_land_with_what_the_service_adds(service: LocalService, path: str) -> None:
-    """The instant is not corrected where the event asks for that, and the properties stay as they were sent."""
+    """The instant is not corrected if the event asks for that, and the properties stay as they were sent."""
     one = event(options={"disable_skew_correction": True}, properties={"n": 1.10, "$lib": "web"}, session_id="s")
     two = event(uuid=OTHER.upper(), distinct_id="  u2 ")
     answer = post(service, batch(one, two), path, posthog_request_timestamp="2023-11-14T22:13:30Z")
@@ -72,7 +72,7 @@ def test_accepted_events_land_with_what_the_service_adds(service: LocalService, 
 
 
 def test_the_library_of_the_header_wins(service: LocalService) -> None:
-    """A header with a name and a version writes them over the event's own."""
+    """A header with a name and a version overwrites the event's own."""
     post(service, batch(event(properties={"$lib": "web"})), posthog_sdk_info="posthog-rs/1.2")
     ((text,),) = service.select("select properties from raw_events order by receipt desc limit 1")
     assert text == '{"$lib": "web","$lib":"posthog-rs","$lib_version":"1.2"}'
@@ -97,7 +97,7 @@ def test_the_library_of_the_header_wins(service: LocalService) -> None:
     ],
 )
 def test_a_bad_event_is_dropped_and_the_other_lands(service: LocalService, changes: Any, reason: str) -> None:
-    """Each with its reason; of two events one is stored."""
+    """Each verdict has its reason; of two events one is stored."""
     before = service.store.raw_count()
     answer = post(service, batch(event(**changes), event(uuid=OTHER)))
     assert answer.json()["results"] == {UUID: {"result": "drop", "details": reason}, OTHER: {"result": "ok"}}
@@ -105,7 +105,7 @@ def test_a_bad_event_is_dropped_and_the_other_lands(service: LocalService, chang
 
 
 def test_at_the_limit_an_event_is_accepted_and_a_placeholder_id_with_a_remark(service: LocalService) -> None:
-    """200 bytes of a name or an id, options that nobody knows; placeholders in any case of letters."""
+    """A name or an id of 200 bytes, unknown options; placeholders in upper or lower case."""
     for changes in ({"event": "é" * 100}, {"distinct_id": "é" * 100}, {"options": {"x": 1}}):
         assert verdict(service, **changes) == {"result": "ok"}, changes
     for id_ in ("User", "system", "0", "[object Object]"):
@@ -141,7 +141,7 @@ def test_at_the_limit_an_event_is_accepted_and_a_placeholder_id_with_a_remark(se
     ],
 )
 def test_a_request_is_refused_as_a_whole(body: bytes, headers: dict[str, Any], status: int, name: str) -> None:
-    """With the name of the error in JSON; nothing is stored, and the rejection has no key."""
+    """The JSON has the name of the error; nothing is stored, and the rejection has no key."""
     service = shared(per_event="on", per_event_wire_limit=1 << 20, per_event_decoded_limit=2 << 20)
     answer = post(service, body, **headers)
     assert (answer.status_code, answer.json()["error"]) == (status, name)
@@ -161,7 +161,7 @@ def test_bodies_may_be_packed(service: LocalService) -> None:
 
 
 def test_an_unknown_key_stores_nothing(service: LocalService) -> None:
-    """As at /batch/: accepted and gone, or 401 where keys are enforced."""
+    """As at /batch/: accepted and dropped, or 401 if keys are enforced."""
     before = service.store.raw_count()
     assert post(service, batch(event()), authorization="Bearer phc_other").json()["results"] == {UUID: {"result": "ok"}}
     assert service.store.raw_count() == before
@@ -203,7 +203,7 @@ def test_faults_refuse_in_the_words_of_the_endpoint() -> None:
 
 
 def test_verdicts_are_a_fault_of_single_events() -> None:
-    """retry and drop store nothing of their events, warning does; the answer keeps the order of the request."""
+    """retry and drop do not store their events, warning does; the answer keeps the order of the request."""
     events = [event(uuid=UUID[:-1] + digit, event=digit) for digit in "12345"]
     faults = ["verdict:retry,event=2", "verdict:drop,event=4,reason=no", "verdict:warning,event=5"]
     with make(tuple(faults), per_event="on") as service:
@@ -219,4 +219,4 @@ def test_verdicts_are_a_fault_of_single_events() -> None:
         assert sorted(one.event for one in service.events()) == ["1", "3", "5"]
         again = post(service, batch(events[1]))
         assert again.json()["results"] == {UUID[:-1] + "2": {"result": "ok"}}
-        assert post(service, batch(event()), "/batch/").status_code == 400  # the fault leaves /batch/ to itself
+        assert post(service, batch(event()), "/batch/").status_code == 400  # the fault does not affect /batch/

@@ -1,4 +1,4 @@
-"""The local service makes persons of events, with the properties of the real one (docs/know/service.md#persons)."""
+"""The local service makes persons from events, with the properties of the real one (docs/know/service.md#persons)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.local_service import LocalService, Settings
-from tests.support.rehearsal import KEYS, NOW, Room, alias, event, fresh, identify, landed, post, send, told
+from tests.support.rehearsal import KEYS, NOW, Room, alias, event, fresh, identify, landed, post, send, warnings_of
 
 
 def properties(*events: dict[str, Any], **switches: Any) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def profiles(room: Room) -> dict[str, dict[str, Any]]:
 
 
 def test_events_know_their_person() -> None:
-    """An event's person_id is the person of its id now, also for an event from before a merge."""
+    """An event's person_id is the current person of its id, also for an event from before a merge."""
     service = fresh()
     send(service, event("device"), event("user"), event("other"), identify("user", "device"))
     found = dict(service.select("select distinct_id, person_id from events"))
@@ -44,7 +44,7 @@ def test_persons_are_per_project() -> None:
 
 
 def test_values_are_kept_exactly(tmp_path: Path) -> None:
-    """Byte for byte, over a merge and a second opening of the file too."""
+    """Byte for byte, also over a merge and after the file was opened again."""
     text = '{"n":12345678901234567890,"d":1.10,"z":-0.0,"é":"\\u00e9"}'
     with LocalService(tmp_path / "store", keys=KEYS) as service:
         body = json.dumps([event("u", _set=0)]).replace('"$set": 0', f'"$set": {text}').encode()
@@ -80,7 +80,7 @@ PROMOTED: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
 
 
 def test_promotes_properties_of_events() -> None:
-    """With the switch on, some event properties go to the person by themselves; without it, none does."""
+    """With the switch on, some event properties are copied to the person; without it, none is."""
     on, off = fresh(promote_properties="on"), fresh()
     for room in (on, off):
         send(room, *(event(name, **change) for name, (changes, _) in PROMOTED.items() for change in changes))
@@ -112,7 +112,7 @@ def test_without_a_profile_there_is_no_person() -> None:
     persons = service.persons()
     assert [(person.distinct_ids, person.properties) for person in persons] == [(("u",), {}), (("v",), {})]
     assert before == (persons[0].id,)
-    assert told(service) == [("invalid_process_person_profile", "v")]
+    assert warnings_of(service) == [("invalid_process_person_profile", "v")]
 
 
 def test_a_dropped_copy_replaces_nothing() -> None:
@@ -124,16 +124,16 @@ def test_a_dropped_copy_replaces_nothing() -> None:
 
 
 def test_old_events_may_be_dropped() -> None:
-    """The project setting that drops old events does it after the 200, and says so in a warning alone."""
+    """The project setting that drops old events does so after the 200, and only a warning shows it."""
     service = fresh(drop_events_older_than=317 * 86_400 + 43_200)
     send(service, event("old", day=1), event("young", day=2))
     assert service.select("select distinct_id from events") == [("young",)]
-    assert told(service) == [("event_dropped_too_old", "old")]
+    assert warnings_of(service) == [("event_dropped_too_old", "old")]
     assert [person.distinct_ids for person in service.persons()] == [("young",)]
 
 
 def test_other_rules_make_the_persons_anew(tmp_path: Path) -> None:
-    """A file that is opened with other switches shows the persons, groups and warnings of these switches."""
+    """If a file is opened with other switches, it has the persons, groups and warnings of these switches."""
     for switch, left in (("off", {}), ("on", {"$os": "a", "$initial_os": "a"}), ("off", {})):
         rules = Settings(clock=lambda: NOW, promote_properties=switch)  # type: ignore[arg-type]
         with LocalService(tmp_path / "store", keys=KEYS, settings=rules) as service:
@@ -141,11 +141,11 @@ def test_other_rules_make_the_persons_anew(tmp_path: Path) -> None:
             if not service.count():
                 send(room, event("u", _os="a", _groups=7))
             assert [person.properties for person in room.persons()] == [left]
-            assert told(room) == [("groups_not_an_object", "u")]
+            assert warnings_of(room) == [("groups_not_an_object", "u")]
 
 
 def test_a_query_sees_all_persons() -> None:
-    """Persons are made when a query may see them, however it names them."""
+    """Persons are made when a query may see them, however the query names them."""
     room = fresh()
     for round, sql in enumerate((
         "select count(distinct person_id) from events",
@@ -191,7 +191,7 @@ def _made(step: tuple[str, str, str, dict[str, Any]]) -> dict[str, Any]:
 @settings(max_examples=8)
 @given(steps=st.lists(_STEPS, min_size=2, max_size=12), sizes=st.lists(st.integers(1, 4), min_size=12, max_size=12))
 def test_looking_in_between_changes_nothing(steps: list[Any], sizes: list[int]) -> None:
-    """Persons made in one go are those made bit by bit, however the events are batched."""
+    """Persons made at once equal those made step by step, however the events are batched."""
     at_once, bit_by_bit = fresh(promote_properties="on"), fresh(promote_properties="on")
     events = [_made(step) for step in steps]
     send(at_once, *events)
@@ -201,9 +201,9 @@ def test_looking_in_between_changes_nothing(steps: list[Any], sizes: list[int]) 
             send(bit_by_bit, *now)
             bit_by_bit.persons()
     assert _without_ids(at_once) == _without_ids(bit_by_bit)
-    assert told(at_once) == told(bit_by_bit)
+    assert warnings_of(at_once) == warnings_of(bit_by_bit)
 
 
 def _without_ids(room: Room) -> list[tuple[Any, ...]]:
-    """The persons but for their ids, which differ between projects."""
+    """The persons without their ids, which differ between projects."""
     return [(one.distinct_ids, one.properties, one.created_at, one.is_identified) for one in room.persons()]

@@ -33,7 +33,7 @@ def results(ask: Asking, sql: str, project: int = 1) -> list[list[Any]]:
 
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_answers_columns_types_and_results(queried: Asking, slash: str) -> None:
-    """An answer names its columns and types and gives rows; instants are text with microseconds and Z."""
+    """An answer has its columns, types and rows; instants are strings with microseconds and Z."""
     answer = query(queried, "select * from events", slash=slash)
     wanted = {
         "uuid": ("UUID", U1),
@@ -128,20 +128,20 @@ EXACT: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize(("expression", "text"), EXACT.values(), ids=EXACT.keys())
 def test_a_value_of_any_type_is_exact(queried: Asking, expression: str, text: str) -> None:
-    """Whatever the database can hold is answered as it is, alone, beside others and beside nothing."""
+    """Any value of the database is answered as it is, alone, next to others and next to null."""
     rows = f"select {expression} union all select null union all select {expression}"
     assert query(queried, rows).text.partition('"results":')[2] == f"[[{text}],[null],[{text}]]}}"
 
 
 def test_rows_keep_their_order_whatever_their_types(queried: Asking) -> None:
-    """Also where a column has to be made text in the database."""
+    """Also if a column has to be converted to text in the database."""
     answer = results(queried, "select r, to_days(r::int) from range(5000) t(r) order by r desc")
     assert [number for number, _ in answer] == list(range(4999, -1, -1))
     assert answer[0][1] == "4999 days"
 
 
 def test_instants_and_days_of_any_year_are_those_that_the_database_writes(queried: Asking) -> None:
-    """Each of many random ones is the same as in the database's own text."""
+    """Each of many random ones equals the database's own text."""
     chosen = random.Random(14)
     micros = [chosen.randrange(-(2**63) + 2, 2**63 - 1) >> chosen.randrange(60) for _ in range(500)]
     listed = ", ".join(map(str, [-9223372022400000000 if one < -9223372022400000000 else one for one in micros]))
@@ -180,7 +180,7 @@ COPIES: dict[str, tuple[dict[str, Any], int]] = {
 
 @pytest.fixture(scope="module")
 def filled() -> Iterator[Asking]:
-    """A service on a machine at the other end of the world, with copies of many events in many projects."""
+    """A service on a machine in a distant time zone, with copies of many events in many projects."""
     projects = [Project(number, f"Project {number}", f"phc_test_{number}") for number in range(1, len(COPIES) + 4)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TZ", "Pacific/Kiritimati")
@@ -195,7 +195,7 @@ def filled() -> Iterator[Asking]:
 
 
 def test_collapses_copies(filled: Asking) -> None:
-    """Only where uuid, event, distinct_id and UTC day are all equal, in each project by itself; every copy stays."""
+    """Only if uuid, event, distinct_id and UTC day are all equal, in each project by itself; every copy is kept."""
     found = {
         name: results(filled, "select (select count() from events), (select count() from raw_events)", number)
         for number, name in enumerate(COPIES, 1)
@@ -213,7 +213,7 @@ def test_days_are_utc_days_whatever_the_machine(filled: Asking) -> None:
 
 
 def test_the_copy_received_last_wins(filled: Asking) -> None:
-    """Of several copies the one received last is left, within a batch and across batches, whatever its time."""
+    """The copy received last remains, within a batch and across batches, whatever its time."""
     project = len(COPIES) + 2
     for number in (1, 3):
         first = {"properties": {"distinct_id": "u1", "n": number}, "timestamp": "2023-01-02T09:00:00Z"}
@@ -227,8 +227,8 @@ def test_the_copy_received_last_wins(filled: Asking) -> None:
 
 
 def test_reads_many_rows_back_and_says_where_there_are_too_many(filled: Asking) -> None:
-    """Exactly as they were sent. A query with more rows than the limit is refused, and says what to do; the library is
-    not bound by it."""
+    """Rows are exactly as they were sent. A query with more rows than the limit is refused, and the error says what to
+    do; the library has no such limit."""
     project = len(COPIES) + 3
     sent = [
         QUERIED | {"uuid": f"0188a5eb-0000-7000-8000-{number:012x}", "properties": {"distinct_id": f"user {number}"}}
@@ -250,7 +250,7 @@ def test_reads_many_rows_back_and_says_where_there_are_too_many(filled: Asking) 
 
 
 def test_takes_any_one_select(queried: Asking) -> None:
-    """Joins, subqueries, named subqueries, comments and a last semicolon are all one SELECT."""
+    """Joins, subqueries, named subqueries, comments and a final semicolon are all one SELECT."""
     for sql in (
         "with days as (select toDate(timestamp) d from events) select count() from days",
         "select count() from (select uuid from events union all select uuid from raw_events where false)",
@@ -302,7 +302,7 @@ def forbidden(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", forbidden(Path("unused")).keys())
 def test_refuses_everything_else(queried: Asking, tmp_path: Path, name: str) -> None:
-    """Whatever is not one good SELECT over the views is a 400 with the envelope, and changes nothing."""
+    """Anything but one valid SELECT over the views is a 400 with the envelope, and changes nothing."""
     (tmp_path / "secret.txt").write_text("not to be read")
     answer = query(queried, forbidden(tmp_path)[name])
     assert problem(answer, 400) == ("invalid_input", "query")
@@ -312,8 +312,8 @@ def test_refuses_everything_else(queried: Asking, tmp_path: Path, name: str) -> 
     assert results(queried, "select count() from events") == [[1]]
 
 
-def test_refuses_bodies_that_are_no_query(queried: Asking) -> None:
-    """A body that holds no query is a 400 that names the member."""
+def test_refuses_bodies_without_a_query(queried: Asking) -> None:
+    """A body without a query is a 400 that names the member."""
     for body, code, attr in (
         (b"no json", "parse_error", None),
         (b"[]", "invalid_input", "query"),
@@ -329,7 +329,7 @@ def test_refuses_bodies_that_are_no_query(queried: Asking) -> None:
 
 
 def test_lets_in_only_who_may(queried: Asking) -> None:
-    """No key and a wrong key are 401, a missing scope 403, an unknown project 404. The scope of queries is enough."""
+    """A missing or wrong key is 401, a missing scope 403, an unknown project 404. The query scope is enough."""
     for key, project, status, kind, code in (
         (None, 1, 401, "authentication_error", "not_authenticated"),
         ("phx_other", 1, 401, "authentication_error", "authentication_failed"),
@@ -353,7 +353,8 @@ ENDLESS = (
 
 def test_a_query_has_its_time_its_bytes_and_its_rows() -> None:
     """A query that takes too long is stopped, whatever it does, and the next one is answered. Few rows may be large
-    ones. With `query_default_rows` a query that names no LIMIT is cut off there, and says whether there were more."""
+    ones. With `query_default_rows` a query without LIMIT is cut off there, and the answer says whether there were
+    more."""
     with asking(Settings(query_seconds=0.5, query_most_bytes=2**20, query_default_rows=2000)) as ask:
         for sql in ENDLESS:
             stopped = query(ask, sql)
@@ -371,7 +372,7 @@ def test_a_query_has_its_time_its_bytes_and_its_rows() -> None:
 
 
 def test_answers_over_every_table_but_those_below(queried: Asking) -> None:
-    """Each view holds this project alone; what the views stand on holds every project, so no query may name it."""
+    """Each view has only this project; the tables under the views have every project, so no query may name them."""
     described = queried("GET", "/openapi.json", key=None).json()["paths"]["/api/projects/{project_id}/query/"]["post"]
     for name in ("events", "raw_events", "persons", "person_distinct_ids", "groups", "warnings", "rejections"):
         assert name in described["description"]
@@ -382,7 +383,7 @@ def test_answers_over_every_table_but_those_below(queried: Asking) -> None:
         assert [query(queried, f"select * from {place}{name}").status_code for place in ("", "main.")] == [400, 400]
 
 
-def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_store_is_refused(tmp_path: Path) -> None:
     """The error names the file."""
     (tmp_path / "text").write_text("no database " * 1000)
     with pytest.raises(BadStore, match=re.escape(f"the store {tmp_path / 'text'} cannot be opened")):

@@ -1,5 +1,5 @@
-"""A query sees its own project's views, changes nothing, and cannot use up the machine: each of these came from a key
-of project 2, while project 1 has events, a shared recording and a refused request to be stolen."""
+"""A query sees only its own project's views, changes nothing, and cannot exhaust the machine: each of these uses a key
+of project 2, while project 1 has events, a shared recording and a refused request to steal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HIDDEN = {
 
 @pytest.mark.parametrize("table", ["documents", "accepted", "refused", "people_ids", "duckdb_settings", "pg_tables"])
 def test_a_name_of_a_with_opens_no_table_elsewhere(queried: Asking, table: str) -> None:
-    """A WITH table is known only where SQL lets it be seen, and never with a schema before it."""
+    """A WITH table is known only where SQL makes it visible, and never with a schema before it."""
     for where, sql in HIDDEN.items():
         answer = ask_for(queried, sql.format(t=table))
         assert (answer.status_code, [text for text in STOLEN if text in answer.text]) == (400, []), where
@@ -60,7 +60,7 @@ ANSWERED = {
 
 
 def test_what_is_seen_or_bounded_is_answered(queried: Asking) -> None:
-    """A WITH table hides a table of the store that has its name. Any function may be called, within the limits of the
+    """A WITH table hides a table of the store with the same name. Any function may be called, within the limits of the
     process."""
     found = {name: ask_for(queried, sql.format(t="documents")).json() for name, (sql, _) in ANSWERED.items()}
     results = {name: answer.get("results") for name, answer in found.items()}
@@ -78,7 +78,7 @@ FUNCTIONS = {
 
 
 def test_functions_that_look_about_are_refused(queried: Asking) -> None:
-    """The answer names the function."""
+    """The error names the function."""
     for name, sql in FUNCTIONS.items():
         answer = ask_for(queried, sql)
         assert (answer.status_code, "is not accepted" in answer.json()["detail"]) == (400, True), name
@@ -86,7 +86,7 @@ def test_functions_that_look_about_are_refused(queried: Asking) -> None:
 
 @pytest.mark.parametrize("sql", ["select len(range(1000000000))", "select length(printf('%2000000000d', 1))"])
 def test_the_memory_of_a_query_is_bounded(queried: Asking, sql: str) -> None:
-    """Over it there is an error, by whatever function it was asked for, and the next query is answered."""
+    """Above the limit there is an error, whatever function needs the memory, and the next query is answered."""
     answer = ask_for(queried, sql)
     assert (answer.status_code, answer.json()["type"]) == (513, "server_error"), answer.text[:300]
     assert answer.json()["code"] == "clickhouse_memory_limit_exceeded"
@@ -105,15 +105,15 @@ LARGE = {
 
 
 @pytest.mark.parametrize("sql", LARGE.values(), ids=LARGE.keys())
-def test_a_monstrous_query_is_no_server_error(queried: Asking, sql: str) -> None:
-    """It is answered, refused or too much, and the service goes on."""
+def test_a_monstrous_query_is_not_a_server_error(queried: Asking, sql: str) -> None:
+    """It is answered, refused or too large, and the service continues."""
     answer = ask_for(queried, sql)
     assert answer.status_code in (200, 400, 513), answer.text[:300]
     assert ask_for(queried, "select 1").json()["results"] == [[1]]
 
 
 def test_another_statement_is_refused_in_plain_words(queried: Asking) -> None:
-    """Not in those of the database, which speak of serializing."""
+    """The error does not quote the database, which speaks of serializing."""
     for sql in ("copy (select 1) to 'x'", "explain select 1", "pivot events on event", "set x = 1"):
         answer = ask_for(queried, sql)
         assert problem(answer, 400)[0] == "invalid_input"

@@ -1,4 +1,5 @@
-"""Queries run in a process of their own: it sees all that landed, can be killed at any time, and outlives nothing."""
+"""Queries run in a separate process: it sees everything that landed, can be killed at any time, and leaves nothing
+behind."""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ from tests.support.plain_http import PLAIN
 from tests.support.services import wait_for
 
 WEDGE = "select levenshtein(string_agg('ab', ''), string_agg('ba', '')) from range(500000)"
-"""Takes hours, and nothing interrupts it."""
+"""Takes hours, and cannot be interrupted."""
 ENDS_WITHIN = 4.0
-"""Two seconds, on a machine that has other things to do."""
+"""Two seconds, on a busy machine."""
 
 
 def ask_at(url: str, key: str, sql: str) -> httpx.Response:
@@ -56,7 +57,7 @@ def pid_of(service: LocalService) -> int:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process that may be nobody's child ends, soon."""
+    """Whether a process, which may not be our child, ends soon."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -68,7 +69,7 @@ def has_ended(pid: int) -> bool:
 
 
 def until_asked(queries: QueryRunner) -> None:
-    """A query has reached the process."""
+    """Wait until a query has reached the process."""
     wait_for(lambda: (turn := queries._turn) is not None and turn._process is not None)
 
 
@@ -110,8 +111,8 @@ def uuid(number: int) -> str:
 
 
 def test_only_what_is_new_is_sent(service: LocalService) -> None:
-    """The copy that is there goes on, in the next process too; but whoever deletes from the store behind the service's
-    back sees it in the next answer."""
+    """The existing copy is extended, in the next process too; but if rows are deleted from the store behind the
+    service's back, the next answer shows it."""
     post(service, batch(*(event(uuid=uuid(number)) for number in range(50))))
     assert numbers(service, "select count() from raw_events") == [50]
     os.kill(pid_of(service), signal.SIGKILL)
@@ -128,7 +129,7 @@ def test_only_what_is_new_is_sent(service: LocalService) -> None:
 
 
 def test_several_may_ask_at_once(service: LocalService) -> None:
-    """Each has its own answer, also beside one that is refused and one that is too large."""
+    """Each gets its own answer, also next to one that is refused and one that is too large."""
     post(service, batch(event()))
     asked = ["select count() from events", "select nothing", "select len(range(1000000000))", "select 1"]
     with ThreadPoolExecutor(len(asked)) as pool:
@@ -138,7 +139,7 @@ def test_several_may_ask_at_once(service: LocalService) -> None:
 
 
 def test_a_client_that_goes_away_takes_its_query_along(service: LocalService) -> None:
-    """The process is killed, those who wait behind it are answered, and one that left meanwhile is passed over."""
+    """The process is killed, queries behind it are answered, and one whose client left meanwhile is skipped."""
     assert ask(service, "select 1").status_code == 200
     pid = pid_of(service)
     body = json.dumps({"query": {"kind": "HogQLQuery", "query": WEDGE}})
@@ -163,7 +164,7 @@ def test_a_client_that_goes_away_takes_its_query_along(service: LocalService) ->
 
 
 class Unhurried(Store):
-    """A store that is read when it is let."""
+    """A store that is read only when released."""
 
     def __init__(self) -> None:
         self.asked, self.let = threading.Event(), threading.Event()
@@ -198,7 +199,7 @@ async def stay() -> None:
 
 
 async def noticed() -> None:
-    """Until those who have left have been noticed."""
+    """Wait until clients that left have been noticed."""
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -221,7 +222,7 @@ def test_who_has_left_before_the_turn_is_not_answered() -> None:
 
 
 def test_a_client_that_goes_away_does_not_undo_the_copy() -> None:
-    """However long the copy of a large store takes, and however often its clients lose patience, it is made once."""
+    """However long the copy of a large store takes, and however often its clients give up, it is made once."""
     store = Unhurried()
 
     async def leave() -> None:
@@ -243,7 +244,7 @@ def test_a_client_that_goes_away_does_not_undo_the_copy() -> None:
 
 
 def test_no_query_begins_once_the_service_closes() -> None:
-    """It is said that the service is closing, and nothing is left of the process."""
+    """The answer says that the service is closing, and the process is gone."""
     with asking(Store()) as queries:
         found = asyncio.run(queries.answer("select count() from events", 1, stay()))
         assert json.loads(found)["results"] == [[1]]
@@ -259,7 +260,7 @@ def test_no_query_begins_once_the_service_closes() -> None:
 
 
 def test_the_service_ends_while_a_query_runs(service: LocalService) -> None:
-    """At once; whoever waits gets a 503."""
+    """At once; a waiting client gets a 503."""
     told: list[int] = []
     asking = threading.Thread(target=lambda: told.append(ask(service, WEDGE).status_code))
     asking.start()
@@ -287,8 +288,8 @@ def started(store: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_signal_ends_the_command_whatever_runs(number: signal.Signals, tmp_path: Path) -> None:
-    """With a query that nothing interrupts and a client that never ends its body; no process and no folder is left,
-    even where the service itself was killed."""
+    """A query that cannot be interrupted and a client that never ends its body; no process and no folder is left, even
+    if the service itself was killed."""
 
     def asked(sql: str) -> None:
         with contextlib.suppress(httpx.TransportError):
@@ -320,7 +321,7 @@ def test_a_signal_ends_the_command_whatever_runs(number: signal.Signals, tmp_pat
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that a process has started, whichever of its threads did."""
+    """The processes that a process has started, in any of its threads."""
     found = []
     for other in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -330,11 +331,11 @@ def children_of(pid: int) -> list[int]:
 
 
 def work_of(pid: int) -> int:
-    """Hundredths of a second that a process has worked."""
+    """The CPU time of a process, in hundredths of a second."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
 
 
 def folder_of(pid: int) -> Path:
-    """Where the process of queries keeps its copy."""
+    """The folder in which the query process keeps its copy."""
     opened = [Path(os.readlink(one)) for one in Path(f"/proc/{pid}/fd").iterdir()]
     return next(one.parent for one in opened if one.name == "copy.duckdb")

@@ -1,4 +1,5 @@
-"""The service's own SDKs, posthog-python and posthog-node, send into the local service; all lands as they meant it."""
+"""The service's own SDKs, posthog-python and posthog-node, send to the local service; everything lands as they meant
+it."""
 
 from __future__ import annotations
 
@@ -33,17 +34,17 @@ TRACKED = [
     }
     for number in range(61)
 ]
-"""61 events of three people, over a year. Every other one asks that the clock of its batch be ignored."""
+"""61 events of three people, over a year. Every second one asks the service to ignore the clock of its batch."""
 BATCH = 25
 KEY = "phc_test_sdk"
 KEYS = Keyring((Project(1, "SDKs", KEY),), {"phx_test_sdk": frozenset({"*"})})
 SET_LATER = {"posthog-python": ["$set", "$set_once"], "posthog-node": ["$set"]}
-"""Setting properties and setting them once are two calls of the one SDK, one of the other."""
+"""Setting properties and setting them once are two calls of the one SDK, and one of the other."""
 ALSO = ["$create_alias", "$groupidentify", "$identify"]
 
 
 def command(sdk: str) -> list[str]:
-    """How its program is run here; the test is skipped where it cannot be."""
+    """How its program is run here; the test is skipped if it cannot be."""
     if sdk == "posthog-python":
         require(importlib.util.find_spec("posthog"), "posthog-python is not installed: pip install -e '.[dev]'")
         return [sys.executable, str(PROGRAMS / "send.py")]
@@ -119,7 +120,7 @@ def test_what_an_sdk_sends_with_the_flag_lands_once_as_historical(
 
 
 def test_without_the_flag_the_same_events_are_not_historical() -> None:
-    """And sent once more with it they are: a copy replaces its event, and the flag is the copy's own."""
+    """Sent again with the flag, they are: a copy replaces its event, and has its own flag."""
     tracked = {meant["uuid"] for meant in TRACKED}
     with running(KEYS) as service:
         assert send("posthog-node", service.url, historical=False) == (0, "")
@@ -133,8 +134,8 @@ def test_without_the_flag_the_same_events_are_not_historical() -> None:
     assert all(one.historical_migration for one in landed)
 
 
-def test_an_sdk_hears_that_its_batch_was_refused() -> None:
-    """A personal key in place of the project's: nothing lands, and the SDK tells its caller."""
+def test_an_sdk_reports_that_its_batch_was_refused() -> None:
+    """A personal key instead of the project's: nothing lands, and the SDK reports it to its caller."""
     with running(KEYS) as service:
         code, told = send("posthog-python", service.url, key="phx_test_sdk")
         assert raw(service) == []

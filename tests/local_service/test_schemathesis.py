@@ -14,11 +14,11 @@ from pipeline.local_service.settings import Behaviour, preset
 from tests.support.management_service import ALL, asking
 
 LEAST, LEAST_OF_ALL = 200, 3_000
-"""Cases that a run makes at the least, and one with the bodies of every operation: its size is bounded by their
-count, never by time, so that a slow machine asks what a quick one asks. (Given `--max-time`, schemathesis makes
-examples until it is over.)"""
+"""The least number of cases in a run, and one with the bodies of every operation: its size is limited by their count,
+never by time, so that a slow machine tests the same as a quick one. (With `--max-time`, schemathesis makes examples
+until it is over.)"""
 DEADLINE_S = 900
-"""A run that hangs is ended; it takes a few seconds where nothing else runs."""
+"""A run that hangs is ended; alone on the machine it takes a few seconds."""
 COMMAND = "from schemathesis.cli import schemathesis; schemathesis()"
 SETTINGS = f"""
 [auth.openapi.personalKey]
@@ -56,7 +56,7 @@ include-operation-id-regex = "capture_(i|e|capture|track)"
 enabled = false
 """
 NOT_SAID: dict[Behaviour, str] = {"contract": "", "observed": "|hog_functions_(create|update|replace)"}
-"""The operations of each behaviour of which the schema says too little, after those of both."""
+"""The operations of each behaviour whose schema says too little, after those of both."""
 APART = """
 # Most of them have the body of a whole hog function: `make soak` tries all in every detail, under both behaviours.
 [[operations]]
@@ -68,13 +68,13 @@ phases.coverage.enabled = false
 
 @pytest.mark.skipif(importlib.util.find_spec("schemathesis") is None, reason="schemathesis is not installed")
 def test_the_service_keeps_to_its_document(tmp_path: Path) -> None:
-    """All operations of the contract, right and wrong requests alike, in a program of its own over a real socket."""
+    """All operations of the contract, right and wrong requests alike, in a separate process over a real socket."""
     asked = SETTINGS.replace("{more}", NOT_SAID["contract"]).replace("{apart}", APART)
     assert cases(tmp_path, "contract", asked.replace("max-examples = 4", "max-examples = 1")) > LEAST
 
 
 def cases(folder: Path, behaviour: Behaviour, asked: str) -> int:
-    """How many cases these settings make; all have passed."""
+    """The number of cases with these settings; all have passed."""
     settings = folder / "schemathesis.toml"
     settings.write_text(asked)
     with asking(preset(behaviour, management_rates="off")) as ask:

@@ -43,7 +43,7 @@ def test_takes_many_requests_at_once(service: LocalService) -> None:
 
 
 def test_a_file_keeps_what_landed(tmp_path: Path) -> None:
-    """A store in a file is there again for the next service, and goes on numbering."""
+    """A store in a file is there again for the next service, and numbering continues."""
     file = tmp_path / "landed.duckdb"
     with running(KEYS, store=file) as service:
         assert post(service, batch(event(properties={"distinct_id": "u1", "n": 1}))).status_code == 200
@@ -76,7 +76,7 @@ def test_a_store_that_duckdb_cannot_name_is_refused(tmp_path: Path, name: str) -
 
 
 MANY = 200_000
-"""Persons that take many times longer to make than the service may take to end."""
+"""Persons that take much longer to make than the service may take to end."""
 ENDS_WITHIN = 4.0
 FOLDED = "select coalesce(max(receipt), 0) from folded"
 QUERY = {"query": {"kind": "HogQLQuery", "query": "select count(*) from persons"}}
@@ -96,7 +96,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def folded(path: Path) -> int:
-    """Up to which receipt persons are made, and there is one for each."""
+    """The receipt number up to which persons are made, each with one person."""
     with closing(Store(path)) as store:
         count = store._number(FOLDED)
         assert store._number("select count(*) from people") == count
@@ -107,7 +107,7 @@ def folded(path: Path) -> int:
 
 @pytest.mark.parametrize("path", ["query", "page"])
 def test_a_query_that_makes_persons_ends_with_the_service(stored: bytes, tmp_path: Path, path: str) -> None:
-    """Whoever waits is told so with a 503, whole runs stay, and a later service makes the rest."""
+    """A waiting client gets a 503, completed runs stay, and a later service makes the rest."""
     store = tmp_path / "store.duckdb"
     store.write_bytes(stored)
     said: list[int] = []

@@ -1,4 +1,4 @@
-"""What the typed client raises, with the service's words and without secrets, and what it asks again before that."""
+"""What the typed client raises, with the service's words and without secrets, and what it tries again before that."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.management import problems
 from pipeline.management.problems import ServiceProblem
 from tests.support.operations import FUNCTIONS, ID, OPERATIONS, PAGE, ROWS, envelope
 from tests.support.scripted_api import KEY, answering
-from tests.support.scripted_server import Asked, Said, scripted
+from tests.support.scripted_server import Asked, Canned, scripted
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,9 @@ from tests.support.scripted_server import Asked, Said, scripted
 def test_each_status_is_an_error_of_its_own_with_the_words_of_the_service(
     status: int, kind: type[ServiceProblem], base: type[Exception], exit_code: int
 ) -> None:
-    """type, code, detail and attr are its facts; its exit code says what to do next; it crosses process borders. A
-    refusal is not asked again; patience with what passes ends after three more tries."""
-    said = Said(status, envelope("That is wrong.", "bad", "validation_error", "inputs__url"))
+    """It has the fields type, code, detail and attr; its exit code says what to do next; it can be pickled. A refusal
+    is not tried again; a passing failure is, three more times."""
+    said = Canned(status, envelope("That is wrong.", "bad", "validation_error", "inputs__url"))
     name = ("retrieve hog function", "list hog functions", "delete recording")[status % 3]
     with answering(lambda call: said) as service, service.client() as client, pytest.raises(ServiceProblem) as caught:
         OPERATIONS[name][0](client)
@@ -70,7 +70,7 @@ def test_error_bodies_of_every_shape_are_read() -> None:
         (b'"text"', '"text"', ""),
         (b"\xff\xfe", "��", ""),
     ]
-    with answering(scripted(*(Said(400, body) for body, _, _ in shapes))) as service, service.client() as client:
+    with answering(scripted(*(Canned(400, body) for body, _, _ in shapes))) as service, service.client() as client:
         for _, detail, attr in shapes:
             with pytest.raises(problems.BadRequest) as caught:
                 client.hog_functions.invoke(ID, {"globals": {}})
@@ -84,8 +84,8 @@ SCOPES = {name: row.scope for name, row in ROWS.items() if "PUT" not in name and
 
 @pytest.mark.parametrize("name", SCOPES)
 def test_a_missing_scope_is_named(name: str) -> None:
-    """As the answer says it, or by the contract's table where the answer does not."""
-    said = scripted(Said(403), Said(403, envelope("API key missing required scope 'other_thing:write'")))
+    """As the answer names it, or by the contract's table if the answer does not."""
+    said = scripted(Canned(403), Canned(403, envelope("API key missing required scope 'other_thing:write'")))
     with answering(said) as service, service.client() as client:
         for scope in (SCOPES[name], "other_thing:write"):
             with pytest.raises(problems.Forbidden) as caught:
@@ -95,10 +95,10 @@ def test_a_missing_scope_is_named(name: str) -> None:
 
 
 def test_another_project_than_the_keys_is_not_called_a_missing_scope() -> None:
-    """The key has the scope and does not reach there."""
+    """The key has the scope but does not reach that project."""
     detail = "API key does not have access to the requested project: ID 7."
     with (
-        answering(lambda call: Said(403, envelope(detail))) as service,
+        answering(lambda call: Canned(403, envelope(detail))) as service,
         service.client() as client,
         pytest.raises(problems.Forbidden) as caught,
     ):
@@ -109,7 +109,7 @@ def test_another_project_than_the_keys_is_not_called_a_missing_scope() -> None:
 
 def test_hard_deletion_is_explained_and_not_sent() -> None:
     """Unless it is asked for: then the service's own 405 is the error, its body empty."""
-    with answering(lambda call: Said(405)) as service, service.client() as client:
+    with answering(lambda call: Canned(405)) as service, service.client() as client:
         with pytest.raises(problems.NotAllowed) as caught:
             client.hog_functions.hard_delete(ID)
         assert (caught.value.status, service.asked) == (405, [])
@@ -122,7 +122,7 @@ def test_hard_deletion_is_explained_and_not_sent() -> None:
 
 
 def test_neither_the_key_nor_an_input_is_repeated(caplog: pytest.LogCaptureFixture) -> None:
-    """Not in errors, which show the words of the service; not in a `repr`; not in a log."""
+    """Not in errors, which quote the service; not in a `repr`; not in a log."""
     caplog.set_level(logging.DEBUG)
     values = {"token": "swordfish", "pin": 8675309, "headers": {"X": 'say "friend"'}}
     sent: dict[str, Any] = {
@@ -131,9 +131,9 @@ def test_neither_the_key_nor_an_input_is_repeated(caplog: pytest.LogCaptureFixtu
     }
     secrets = (KEY, "swordfish", 'say "friend"', "friend", "open-sesame", "8675309")
 
-    def echo(call: Asked) -> Said:
+    def echo(call: Asked) -> Canned:
         heard = f"{call.headers['authorization']} {call.body.decode()} {call.json['inputs']}"
-        return Said(400, envelope(heard)) if call.number else Said(400, heard.encode())
+        return Canned(400, envelope(heard)) if call.number else Canned(400, heard.encode())
 
     with answering(echo) as service, service.client() as client:
         for _ in range(2):
@@ -149,17 +149,17 @@ def test_neither_the_key_nor_an_input_is_repeated(caplog: pytest.LogCaptureFixtu
 
 def test_what_json_cannot_say_is_a_usage_error() -> None:
     """Before anything is sent."""
-    with answering(lambda call: Said(200, {})) as service, service.client() as client:
+    with answering(lambda call: Canned(200, {})) as service, service.client() as client:
         for body in ({"a": float("nan")}, {"a": object()}, {1: {2}}):
             with pytest.raises(UsageError, match="JSON"):
                 client.hog_functions.create(body)  # type: ignore[arg-type]
         assert service.asked == []
 
 
-def test_a_success_that_is_no_object_is_an_error() -> None:
-    """A page of somebody in between is not taken for a function; nothing of it is shown."""
+def test_a_success_that_is_not_an_object_is_an_error() -> None:
+    """A page from something in between is not read as a function; nothing of it is shown."""
     bodies = (b"", b"<html>", b"[1]", b'"x"', b"[" * 100_000)
-    with answering(scripted(*(Said(200, body) for body in bodies))) as service, service.client() as client:
+    with answering(scripted(*(Canned(200, body) for body in bodies))) as service, service.client() as client:
         for _ in bodies:
             with pytest.raises(problems.UnexpectedAnswer) as caught:
                 client.hog_functions.retrieve(ID)
@@ -177,12 +177,12 @@ def test_no_connection_is_an_error_of_its_own() -> None:
 
 
 POSTS = [name for name, (_, method, _, _) in OPERATIONS.items() if method == "POST"]
-PASSING = [Said(429), Said(500), Said(503), Said(0)]
+PASSING = [Canned(429), Canned(500), Canned(503), Canned(0)]
 
 
 @pytest.mark.parametrize("name", [name for name in OPERATIONS if name not in POSTS])
 def test_what_may_be_repeated_is_asked_again(name: str) -> None:
-    """GET, DELETE, and PATCH, whose bodies set values: the same request until it is answered."""
+    """GET, DELETE, and PATCH, whose bodies set values: the same request until there is an answer."""
     do, _, _, said = OPERATIONS[name]
     with answering(scripted(*PASSING, said)) as service, service.client(retry=RetryPolicy(tries=4, first=0)) as client:
         do(client)
@@ -202,9 +202,9 @@ def test_a_post_is_sent_once(name: str) -> None:
             assert ("may have been done" in str(caught.value.hint)) is (first.status != 429)
 
 
-def test_a_wait_longer_than_patience_is_told_instead_of_waited_for() -> None:
-    """Retry-After is a fact of the error."""
-    said, retry = Said(429, b"", {"Retry-After": "7"}), RetryPolicy(tries=1, first=0, most=6.9)
+def test_a_wait_longer_than_patience_is_an_error_at_once() -> None:
+    """Retry-After is a field of the error."""
+    said, retry = Canned(429, b"", {"Retry-After": "7"}), RetryPolicy(tries=1, first=0, most=6.9)
     with (
         answering(lambda call: said) as service,
         service.client(retry=retry) as client,
@@ -216,9 +216,9 @@ def test_a_wait_longer_than_patience_is_told_instead_of_waited_for() -> None:
 
 
 def test_retry_after_is_the_least_that_is_waited() -> None:
-    """Even where the back-off would be shorter."""
+    """Even if the back-off would be shorter."""
     retry = RetryPolicy(tries=1, first=0)
-    said = scripted(Said(429, b"", {"Retry-After": "0.1"}), PAGE)
+    said = scripted(Canned(429, b"", {"Retry-After": "0.1"}), PAGE)
     with answering(said) as service, service.client(retry=retry) as client:
         begun = time.monotonic()
         client.hog_functions.list().page()
@@ -226,8 +226,8 @@ def test_retry_after_is_the_least_that_is_waited() -> None:
 
 
 def test_a_deletion_whose_answer_was_lost_is_done_when_nothing_is_there_any_more() -> None:
-    """404 after a try that may have worked is a success; at once it is an error; after 429 too."""
-    lost, gone, busy = Said(0), Said(404), Said(429)
+    """404 after a try that may have worked is a success; on the first try it is an error; after 429 too."""
+    lost, gone, busy = Canned(0), Canned(404), Canned(429)
     for do, done in ((OPERATIONS["soft-delete hog function"][0], None), (OPERATIONS["delete recording"][0], None)):
         with answering(scripted(lost, gone)) as service, service.client() as client:
             assert do(client) is done
@@ -237,9 +237,9 @@ def test_a_deletion_whose_answer_was_lost_is_done_when_nothing_is_there_any_more
 
 
 def test_a_change_with_a_precondition_is_sent_once() -> None:
-    """`base_updated_at` holds the first time only (docs/know/service.md#hog-functions)."""
+    """`base_updated_at` holds only the first time (docs/know/service.md#hog-functions)."""
     with (
-        answering(scripted(Said(503), Said(200, {}))) as service,
+        answering(scripted(Canned(503), Canned(200, {}))) as service,
         service.client() as client,
         pytest.raises(problems.ServiceDown),
     ):

@@ -1,4 +1,4 @@
-"""The typed client asks each operation as the contract writes it, and gives its answer as the contract's object."""
+"""The typed client sends each operation as the contract writes it, and returns its answer as the contract's object."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from pipeline.management.models import HogFunctionWrite, SessionRecordingWrite
 from tests.support.operations import FUNCTIONS, ID, OPERATIONS, PAGE, Do
 from tests.support.scripted_api import KEY, answering
-from tests.support.scripted_server import Said, scripted
+from tests.support.scripted_server import Canned, scripted
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_operation_is_asked_as_the_contract_writes_it(name: str) -> None:
-    """Method, path with its final slash, and the key as a Bearer token; asked once."""
+    """Method, path with its final slash, and the key as a Bearer token; one request."""
     do, method, path, said = OPERATIONS[name]
     with answering(lambda call: said) as service, service.client() as client:
         do(client)
@@ -59,34 +59,34 @@ def test_all_ten_filters_of_the_list_are_sent() -> None:
         (lambda c: c.session_recordings.update("r", {"viewed": True}), {"viewed": True}),
     ],
 )
-def test_a_body_holds_what_was_given_and_nothing_else(do: Do, sent: Any) -> None:
-    """The writable fields wherever the contract lists them, the service's own shapes, and JSON as it stands."""
-    with answering(lambda call: Said(200, {})) as service, service.client() as client:
+def test_a_body_has_what_was_given_and_nothing_else(do: Do, sent: Any) -> None:
+    """The writable fields wherever the contract lists them, the service's own forms, and JSON as given."""
+    with answering(lambda call: Canned(200, {})) as service, service.client() as client:
         do(client)
     call = service.asked[0]
     assert (call.body if isinstance(sent, bytes) else call.json) == sent
 
 
 def test_answers_become_the_objects_of_the_contract() -> None:
-    """Typed, with what the contract does not know kept."""
+    """Typed, and fields that the contract does not have are kept."""
     function = {"id": ID, "name": "a", "inputs": {"u": {"value": "x"}}, "newer": [1]}
-    with answering(lambda call: Said(200, function)) as service, service.client() as client:
+    with answering(lambda call: Canned(200, function)) as service, service.client() as client:
         found = client.hog_functions.retrieve(ID)
     assert found.inputs is not None
     assert (found.name, found.inputs["u"].value, found.plain()) == ("a", "x", function)
 
 
 def test_a_rearrangement_gives_the_functions_that_are_shown() -> None:
-    """A plain array as the service answers it, or nothing, as the contract leaves it open."""
-    shown = scripted(Said(200, [{"id": "a"}, {"id": "b"}]), Said(200), Said(204))
+    """A plain array as the service answers it, or nothing; the contract leaves it open."""
+    shown = scripted(Canned(200, [{"id": "a"}, {"id": "b"}]), Canned(200), Canned(204))
     with answering(shown) as service, service.client() as client:
         found = [[one.id for one in client.hog_functions.rearrange({"a": 1})] for _ in range(3)]
     assert found == [["a", "b"], [], []]
 
 
 def test_parameters_that_only_the_service_shows_are_sent_too() -> None:
-    """Logs, metrics, icons: their filters (docs/know/service.md#hog-functions)."""
-    with answering(lambda call: Said(200, {"totals": {}})) as service, service.client() as client:
+    """Filters of logs, metrics and icons (docs/know/service.md#hog-functions)."""
+    with answering(lambda call: Canned(200, {"totals": {}})) as service, service.client() as client:
         client.hog_functions.logs(ID, limit=2, after="a", before="b", level="ERROR", search="s", instance_id="i")
         client.hog_functions.metrics(ID, after="-7d", interval="day", breakdown_by="kind", name=["x", "y"], kind="k")
         assert client.hog_functions.metrics_totals(ID, before="b") == {"totals": {}}
@@ -103,13 +103,13 @@ def test_parameters_that_only_the_service_shows_are_sent_too() -> None:
 
 def test_an_icon_is_its_bytes_and_their_type() -> None:
     """Never decoded."""
-    said = Said(200, b"\x89PNG\xff", {"Content-Type": "image/png; x=1"})
+    said = Canned(200, b"\x89PNG\xff", {"Content-Type": "image/png; x=1"})
     with answering(lambda call: said) as service, service.client() as client:
         assert client.hog_functions.icon() == (b"\x89PNG\xff", "image/png")
 
 
 def test_what_does_not_need_the_models_does_not_load_them() -> None:
-    """Planning and applying pay nothing for the management API, nor for the server and the database of the service."""
+    """Planning and applying load neither the management API, nor the server and the database of the service."""
     script = """
 import sys, pipeline.local_service
 print([name for name in ("duckdb", "uvicorn", "pyarrow") if name in sys.modules])

@@ -14,19 +14,19 @@ import pytest
 from pipeline.cli import run
 from pipeline.local_service import Settings
 from tests.support import management_service
-from tests.support.contract_table import FILTERS, MODELS, OPERATIONS, WRITABLE, holds
+from tests.support.contract_table import FILTERS, MODELS, OPERATIONS, WRITABLE, contains
 from tests.support.management_service import ALL, RECORDING, Asking, asking, key_without
 
 
 @pytest.fixture(scope="session")
 def ask() -> Asking:
-    """A service that answers what the contract states."""
+    """A service that answers as the contract states."""
     return management_service.shared()
 
 
 NO_FILE = {"type", "kind", "name", "description", "enabled", "deleted", "icon_url", "template_id", "execution_order",
            "_create_in_folder"}  # fmt: skip
-"""Writable fields whose option is the text itself."""
+"""Writable fields whose option is the value itself."""
 
 
 @pytest.fixture
@@ -45,7 +45,8 @@ def command(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_row_of_the_contract_through_its_command(ask: Asking, command: Any, name: str) -> None:
-    """Exit 0 and the object that the contract names, all fields by their types; or exit 2 and the refusal's status."""
+    """Exit 0 and the object that the contract names, all fields with their types; or exit 2 and the refusal's
+    status."""
     row = OPERATIONS[name]
     if name == "delete recording":
         with asking() as fresh:
@@ -64,7 +65,7 @@ def test_a_row_of_the_contract_through_its_command(ask: Asking, command: Any, na
 
 
 def test_the_installed_command_prints_the_same(ask: Asking, command: Any) -> None:
-    """As a process of its own, with the same exit code."""
+    """In a separate process, with the same exit code."""
     line, id = OPERATIONS["delete hog function"].command, ask.made(name="n", hog="return event")["id"]
     ran = subprocess.run(
         [sys.executable, "-m", "pipeline", *line.replace("ID", id).split(), "--to", ask.service.url, "--project", "1",
@@ -74,8 +75,8 @@ def test_the_installed_command_prints_the_same(ask: Asking, command: Any) -> Non
     assert (ran.returncode, ran.stdout, ran.stderr) == command(ask, line, id)
 
 
-def test_a_key_that_does_not_open_is_told_why(ask: Asking, command: Any) -> None:
-    """By which scope is missing, that it is wrong, or that it reaches another project: three exits of 5."""
+def test_a_key_without_access_is_explained(ask: Asking, command: Any) -> None:
+    """Which scope is missing, that it is wrong, or that it reaches another project: three errors of exit 5."""
     row = OPERATIONS["retrieve hog function"]
     id = ask.made(name="n")["id"]
     keys = (key_without(row.scope), "phx_test_no", "phx_test_b")
@@ -99,11 +100,11 @@ def test_every_writable_field_is_written_by_command(ask: Asking, command: Any, t
         code, out, err = command(ask, f"hog-functions {verb} {' '.join(words)}", ask.made(name="n")["id"])
         assert (code, err) == (0, "")
         read = json.loads(command(ask, "hog-functions get ID", json.loads(out)["id"])[1])
-        assert [field for field, value in WRITABLE.items() if not holds(read[field], value)] == []
+        assert [field for field, value in WRITABLE.items() if not contains(read[field], value)] == []
 
 
 def test_every_filter_of_the_list_is_an_option(ask: Asking, command: Any) -> None:
-    """The ten of 4.1, each by itself and all at once, leave the one function that they fit."""
+    """The ten of 4.1, each alone and all together, select the one matching function."""
     one = ask.made(name="one", type="site_app", kind="only", enabled=True)
     two = ask.made(name="two", type="destination", kind="b", enabled=False)
     values = (
@@ -126,7 +127,7 @@ def test_every_filter_of_the_list_is_an_option(ask: Asking, command: Any) -> Non
 
 
 def test_other_shapes_of_the_service_as_it_was_seen_are_printed(command: Any) -> None:
-    """Those that its source has where the contract shows none (docs/know/service.md#hog-functions,
+    """Forms that its source has where the contract shows none (docs/know/service.md#hog-functions,
     #session-recordings)."""
     wanted = {
         "hog-functions broadcast ID --yes": {"success": True},

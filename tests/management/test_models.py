@@ -86,8 +86,8 @@ def wire_names(model: type[ServiceObject]) -> list[str]:
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_an_object_has_the_fields_of_the_contract(name: str) -> None:
-    """In its order, and no other; none is required. Null is taken where the contract shows it and nowhere else, by the
-    model and by its JSON Schema."""
+    """In its order, and no other; all are optional. Null is accepted only where the contract shows it, by the model and
+    by its JSON Schema."""
     model, schema = kind(name), kind(name).model_json_schema()
     assert wire_names(model) == FIELDS[name].split()
     made = model.model_validate({})
@@ -113,7 +113,7 @@ def test_what_was_read_is_written_again(name: str, data: st.DataObject) -> None:
 
 
 def test_unknown_fields_survive_inside_nested_objects() -> None:
-    """At each depth, beside fields that are typed."""
+    """At each depth, next to typed fields."""
     value = {
         "new": 1,
         "created_by": {"email": "a@b.c", "new": 2},
@@ -144,9 +144,9 @@ def test_a_value_of_another_type_is_refused_and_never_coerced(field: str, value:
     assert exact(HogFunction.read({field: value}).plain()) == exact({field: value})
 
 
-def test_items_pages_and_writes_hold_what_they_were_given() -> None:
-    """A list item shows its template as a text, where a full record shows an object. A write holds exactly what was
-    set, false, null and an empty object too; none is changed after it is made."""
+def test_items_pages_and_writes_have_what_they_were_given() -> None:
+    """A list item has its template as a string, a full record has an object. A write has exactly what was set,
+    including false, null and an empty object; all are immutable."""
     given = {"template": "template-webhook", "filters": None}
     item = HogFunctionListItem.model_validate(given)
     assert (item.template, item.filters, item.plain()) == ("template-webhook", None, given)
@@ -176,13 +176,13 @@ SECRET = "swordfish"
     ids=lambda made: type(made).__name__,
 )
 def test_no_secret_is_shown(made: ServiceObject) -> None:
-    """Neither `repr` nor `str` nor formatting; the object holds it all the same."""
+    """Neither `repr` nor `str` nor formatting shows it, though the object has it."""
     assert SECRET not in f"{made!r} {made} {[made]}"
     assert SECRET in json.dumps(made.plain())
 
 
 def test_a_refusal_shows_the_field_and_not_its_value() -> None:
-    """What was wrong may be a secret in the wrong place."""
+    """The wrong value may be a secret in the wrong place."""
     with pytest.raises(ValidationError) as caught:
         HogFunctionWrite.model_validate({"inputs": {"token": SECRET}, "name": [SECRET]})
     assert SECRET not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Blank cells of delimited files: missing to every reference, or values where the mapping says so."""
+"""Blank cells of delimited files: missing to every reference, or values if the mapping says so."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.mapper.inspection.cases import run_cases
 from pipeline.mapper.language.editor_schema import editor_schema
 from pipeline.mapper.language.loader import parse
 from tests.support.sent_events import planned
-from tests.support.small_mappings import mapper, properties, told
+from tests.support.small_mappings import as_json, mapper, properties
 
 MAPPING = """format: backcast.mapping/1
 tool: shop
@@ -32,7 +32,7 @@ ROW = {"name": "Seen", "user": "", "device": "d-1", "at": "", "received": "16726
 
 
 def sent(place: Path, mapping: str, name: str) -> list[Any]:
-    """The events of one row, planned and made as they would be sent."""
+    """The events of one row, planned and built as they would be sent."""
     place.mkdir()
     (place / "mine.yaml").write_text(mapping, "utf-8")
     text = json.dumps(ROW) if name.endswith("jsonl") else f"{','.join(ROW)}\n{','.join(ROW.values())}"
@@ -43,8 +43,8 @@ def sent(place: Path, mapping: str, name: str) -> list[Any]:
 
 
 def test_a_blank_cell_is_missing_to_every_reference(tmp_path: Path) -> None:
-    """It is no first of several, no id, no time and no property, and cannot be a bad value; in JSON it is a value, and
-    so it is where the mapping says so. The uuid of a row is the same either way."""
+    """It cannot be the first of several, an id, a time, a property or a bad value; in JSON it is a value, and it is one
+    too if the mapping says so. The uuid of a row is the same either way."""
     (event,) = sent(tmp_path / "csv", MAPPING, "rows.csv")
     properties = event["properties"]
     assert (event["event"], properties["distinct_id"], event["timestamp"]) == ("Seen", "d-1", "2023-01-02T03:04:05Z")
@@ -56,7 +56,7 @@ def test_a_blank_cell_is_missing_to_every_reference(tmp_path: Path) -> None:
 
 
 def test_a_case_may_be_a_row_of_cells() -> None:
-    """Its blank cells are what the mapping says of them, as in a plan."""
+    """Its blank cells count as the mapping says, as in a plan."""
     gives = "    format: csv\n    gives: {event: Seen, has: '%s', warnings: [%s]}\n"
     row = f"cases:\n  - name: one\n    row: '{json.dumps(ROW)}'\n"
     (missing,) = run_cases(parse(MAPPING + row + gives % ('{"note":"none"}', ""), "mine.yaml"))
@@ -85,16 +85,18 @@ FIRST = "properties: {drop: [/name, /user, /at], set: {out: {first: [/a/b, /a/0,
         ("{csv: value}", '"a":"","b":""', {"out": '""', "b": '""'}),
     ],
 )
-def test_a_declared_text_is_missing_to_every_reference(blanks: str, row: str, expected: dict[str, str]) -> None:
-    """To a column, to a member and to an item; and it is no property. An object that is sent whole stays as it is."""
+def test_a_declared_blank_is_missing_to_every_reference(blanks: str, row: str, expected: dict[str, str]) -> None:
+    """To a column, to a member and to an item; and it does not become a property. An object that is sent whole does not
+    change."""
     made = properties(f"{FIRST}blanks: {blanks}\n", row)
     made.pop("a", None)
     assert made == expected
 
 
 @pytest.mark.parametrize("text", [r"\N", Raw(rb'"\\N"')])
-def test_a_declared_text_is_missing_where_properties_are_opened(text: Any) -> None:
-    """In the column with the properties too, in cells and in JSON; where it is no such text, it is no object."""
+def test_a_declared_blank_is_missing_in_opened_properties(text: Any) -> None:
+    """Also in the column with the properties, in cells and in JSON; any other string that is not an object is still an
+    error."""
     opened = "properties: {open: /a}\nblanks: {texts: ['\\N'], in: [%s]}\n"
     row = {"name": "Seen", "user": "u-1", "at": 1672628645, "a": text}
     draft: Any = mapper(opened % "a").map_row(dict(row))
@@ -114,10 +116,10 @@ def test_a_declared_text_is_missing_where_properties_are_opened(text: Any) -> No
     ],
 )
 def test_a_blank_of_parquet_is_its_own_choice(blanks: str, expected: dict[str, str]) -> None:
-    """Its texts are no JSON; its numbers have a text too."""
+    """The strings of Parquet are not JSON; its numbers have a string too."""
     made = mapper(f"properties: {{drop: [/name, /user, /at]}}\nblanks: {blanks}\n")
     draft: Any = made.map_row({"name": "Seen", "user": "u-1", "at": 1672628645, "a": "", "b": "", "c": 7})
-    assert {name: told(value) for name, value in draft.properties.items()} == expected
+    assert {name: as_json(value) for name, value in draft.properties.items()} == expected
 
 
 def test_members_of_a_spread_and_of_the_opened_object_can_be_blank() -> None:
@@ -128,7 +130,7 @@ def test_members_of_a_spread_and_of_the_opened_object_can_be_blank() -> None:
 
 
 def test_a_blank_property_is_left_out_where_it_is_renamed_and_read() -> None:
-    """What another part of the mapping reads of it does not keep it."""
+    """It is left out even if another part of the mapping reads it."""
     sections = """properties:
   drop: [/name, /user, /at]
   blank: [{values: [NA], in: [page]}]
@@ -140,8 +142,8 @@ def test_a_blank_property_is_left_out_where_it_is_renamed_and_read() -> None:
 
 
 def test_a_blank_value_decides_no_setting(tmp_path: Path) -> None:
-    """The first row of a file has what the mapping reads in it, and nothing else: neither a text that is declared nor
-    an empty column of cells."""
+    """The first row of a file has what the mapping reads in it, and nothing else: neither a declared string nor an
+    empty column of cells."""
     setting = "settings: {kind: {says: a kind, one_of: [merges], found: /merged}}\n"
     setting += "skip: {code: never, when: {is: never, of: {word: kind}}}\n"
     row = {"name": "Seen", "device": "d-1", "at": "2023-01-02T03:04:05Z", "merged": "none"}
@@ -168,8 +170,8 @@ def test_a_blank_value_decides_no_setting(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_declaration_is_an_error(blanks: str, message: str) -> None:
-    """It names the place and what it takes, and the editor's schema knows the declaration. A row does not show whether
-    its texts are cells or of Parquet."""
+    """It names the place and the allowed values, and the editor's schema knows the declaration. A row does not show
+    whether its strings are cells or from Parquet."""
     with pytest.raises(MappingError, match=message) as caught:
         mapper(f"blanks: {blanks}\n")
     assert caught.value.line == 7
@@ -177,7 +179,7 @@ def test_a_wrong_declaration_is_an_error(blanks: str, message: str) -> None:
 
 
 def test_a_new_mapping_of_a_table_agrees_with_its_plan(call: Any, tmp_path: Path) -> None:
-    """The case that `mapping new` writes is a row of cells, and a blank one in it is no property."""
+    """The case that `mapping new` writes is a row of cells, and a blank cell in it does not become a property."""
     (tmp_path / "shop.csv").write_text("event,user_id,time,zip,note\nSeen,u-1,2023-01-02T03:04:05Z,00001,\n")
     mine = tmp_path / "mine.yaml"
     assert call("mapping", "new", tmp_path / "shop.csv", "-o", mine).code == 0

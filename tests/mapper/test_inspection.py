@@ -1,4 +1,4 @@
-"""What is found out about a mapping: what its cases show, what no case shows, and what it says without any effect."""
+"""What can be found out about a mapping: what its cases show, what no case shows, and what has no effect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import generate
 
 @pytest.mark.parametrize("name", available())
 def test_every_case_of_the_shipped_mappings_passes(name: str) -> None:
-    """What a mapping file says about itself is true, and a mapping without examples is not shipped."""
+    """What a mapping file says about itself is true, and every shipped mapping has examples."""
     results = run_cases(load(name))
     assert results
     assert {result.case.name: result.differences for result in results if not result.passed} == {}
@@ -61,8 +61,8 @@ cases:
     ],
 )
 def test_a_case_that_fails_shows_what_differs(gives: str, differences: tuple[str, ...]) -> None:
-    """The lines with a minus were wanted, those with a plus came; an outcome too many or too few is a difference, and a
-    case that names no warning says that there is none."""
+    """Lines with a minus were expected, those with a plus came; one outcome too many or too few is a difference, and a
+    case without warnings expects none."""
     result = run_cases(parse(ONE_CASE + gives + "\n", "shop.yaml"))[0]
     assert (result.differences, result.passed) == (differences, not differences)
     text = ONE_CASE.replace('"a":1.10', '"a":"x"').replace("user, at]", "user, at], types: {a: number}")
@@ -129,7 +129,7 @@ def test_survivors_are_the_parts_that_no_case_shows() -> None:
 
 
 def test_a_case_that_shows_a_part_fails_when_it_changes() -> None:
-    """With rows for every part, every change of the mapping is noticed."""
+    """If rows cover every part, every change of the mapping is noticed."""
     more = MAPPING.replace("has: '{\"amount\":1.10}'", 'properties: \'{"amount":1.10,"$os":"ios"}\'') + (
         """  - name: two
     settings: {shop: one}
@@ -149,14 +149,14 @@ def test_a_case_that_shows_a_part_fails_when_it_changes() -> None:
 
 @pytest.mark.parametrize("name", ["generic", "posthog"])
 def test_a_change_is_a_mapping_or_an_error_with_a_place(name: str) -> None:
-    """No change leads to a mapping that fails in another way than a file of a user's would."""
+    """No change makes a mapping fail in another way than a user's file would."""
     mapping = load(name)
     assert {type(changed.part) for changed in changes(mapping)} == {type(mapping)}
     assert all(changed.part != mapping for changed in changes(mapping))
 
 
 def test_a_part_without_a_value_is_an_error() -> None:
-    """It has no meaning, and the file and the place are named."""
+    """It has no meaning, and the error names the file and the place."""
     ids, time = "distinct_id: /b\n", "time: {from: /t}\n"
     for section, problem in (
         ("distinct_id: []\n" + time, "'first' is an empty list"),
@@ -168,8 +168,8 @@ def test_a_part_without_a_value_is_an_error() -> None:
             check_mapping(parse(f"format: backcast.mapping/1\ntool: x\ntitle: x\nevent: /e\n{section}", "x.yaml"))
 
 
-def test_what_stands_for_two_others_is_not_taken_away() -> None:
-    """A merge has a list of ids, or two ids: without the list it would be no mapping."""
+def test_what_replaces_two_others_is_not_taken_away() -> None:
+    """A merge has a list of ids, or two ids: without the list it would not be a mapping."""
     merge = MAPPING.replace("{skip: left}", "{link: {kind: merge, of: {type: json, of: /ids, else: keep}}}")
     assert "without `of`" not in [change.what for change in changes(parse(merge, "shop.yaml"))]
 
@@ -222,7 +222,7 @@ INEFFECTIVE = [
 
 @pytest.mark.parametrize(("sections", "message", "place"), INEFFECTIVE)
 def test_what_has_no_effect_is_an_error_with_its_place(sections: str, message: str, place: tuple[int, int]) -> None:
-    """The message says what cannot be, the place where it is written."""
+    """The message names the conflict, and the place where it is written."""
     head = HEAD.replace("event: /name", "event: {lower: /name}") if "no event has" in message else HEAD
     with pytest.raises(MappingError) as caught:
         check_mapping(parse(head + sections, "shop.yaml"))
@@ -252,19 +252,19 @@ def test_what_has_no_effect_is_an_error_with_its_place(sections: str, message: s
         "unlisted: reject\nevents: {Bought: Bought}\n",
     ],
 )
-def test_what_can_have_an_effect_is_none(sections: str) -> None:
-    """The nearest mapping in which the same part changes rows passes."""
+def test_what_can_have_an_effect_is_not_an_error(sections: str) -> None:
+    """The most similar mapping in which the same part does change rows passes."""
     check_mapping(parse(HEAD + sections, "shop.yaml"))
 
 
 def test_every_check_finds_something_here() -> None:
-    """A new check comes with a mapping above."""
+    """A new check needs a mapping above."""
     found = {check.__name__ for check in CHECKS for text, *_ in INEFFECTIVE if any(check(parse(HEAD + text, "x")))}
     assert found == {check.__name__ for check in CHECKS}
 
 
 def test_what_people_copy_from_says_nothing_without_effect() -> None:
-    """The shipped mappings, and the examples of the reference."""
+    """Neither the shipped mappings nor the examples of the reference have a part without effect."""
     for name in available():
         check_mapping(load(name))
     for name, example in generate.examples().items():

@@ -1,4 +1,4 @@
-"""The mapping language: strict YAML, and errors that say where and what instead."""
+"""The mapping language: strict YAML, and errors that say where and what to write instead."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fault(text: str) -> MappingError:
 
 
 def repeated(count: int, before: str, inner: str, after: str) -> str:
-    """A text within so many pairs of texts."""
+    """A string within this many pairs of strings."""
     return before * count + inner + after * count
 
 
@@ -82,8 +82,8 @@ TOO_LARGE = [
 def test_an_error_has_its_place_and_the_nearest_name(
     more: str, place: tuple[int, int] | None, message: str, hint: str
 ) -> None:
-    """What is wrong is told with file, line and column, and what was probably meant. A mapping that is too large is
-    refused before Python's own limits refuse what is made of it."""
+    """The error has file, line and column, and what was probably meant. A mapping that is too large is refused before
+    it exceeds Python's own limits."""
     error = fault(HEAD + more)
     assert message in str(error)
     if place is not None:
@@ -124,7 +124,7 @@ def test_an_error_has_its_place_and_the_nearest_name(
 def test_what_is_declared_of_delimited_files_is_what_a_reader_can_take(
     files: str, place: tuple[int, int], message: str, hint: str
 ) -> None:
-    """One character of ASCII that ends no line and has one meaning, a known encoding; the error has its place."""
+    """One ASCII character that does not end a line and has one meaning, a known encoding; the error has its place."""
     error = fault(f"{HEAD}files: {files}\n")
     assert message in str(error)
     assert (error.line, error.column) == place
@@ -144,13 +144,14 @@ def test_the_editor_schema_knows_the_characters_of_delimited_files(key: str) -> 
     assert schema.is_valid({key: "none"}) == (key != "delimiter")
     assert schema.is_valid({key: 0})
     assert parse(f"{HEAD}files: {{{key}: 0}}\n", "shop.yaml").files == Files(**{key: "0"})
-    # A quotation mark that no file has can be the delimiter or the escape.
+    # A quotation mark that the file does not use can be the delimiter or the escape.
     files = parse(f"""{HEAD}files: {{delimiter: '"', quotes: none, escape: "\\x7f"}}\n""", "shop.yaml").files
     assert files == Files(delimiter='"', quotes="none", escape="\x7f")
 
 
 def test_as_much_as_the_limits_allow_is_compiled() -> None:
-    """The deepest values in the last of the most candidates; a table of more names than Members take is for dicts."""
+    """The deepest values in the last of the most candidates; a table with more names than Members take works with
+    dicts."""
     nested = repeated(26, "{when: {present: a}, then: a, else: ", "a", "}")
     candidates = ", ".join([*(f"/a{number}" for number in range(31)), nested])
     names = "".join(f"    a{number}: b{number}\n" for number in range(30_001))
@@ -174,7 +175,8 @@ def test_as_much_as_the_limits_allow_is_compiled() -> None:
     ],
 )
 def test_a_check_says_what_a_plan_would_say(tmp_path: Path, call: Any, more: str, message: str) -> None:
-    """What shows only when a mapping is compiled is an error of `mapping check` too: exit 2 with its place."""
+    """An error that appears only when a mapping is compiled is an error of `mapping check` too: exit 2 with its
+    place."""
     (tmp_path / "shop.yaml").write_text(HEAD + more, "utf-8")
     said = call("mapping", "check", tmp_path / "shop.yaml")
     assert said.code == 2
@@ -182,9 +184,9 @@ def test_a_check_says_what_a_plan_would_say(tmp_path: Path, call: Any, more: str
     assert "shop.yaml:7:" in said.two_lines[0]
 
 
-def test_a_file_that_is_no_mapping_says_what_it_lacks(tmp_path: Path) -> None:
-    """The error of a missing key has the help of that key; the first line names the language, and a file of another
-    version is not read. A misspelt name is answered with the right one, and a path is as good as a name."""
+def test_a_file_that_is_not_a_mapping_says_what_it_lacks(tmp_path: Path) -> None:
+    """The error about a missing key has the help of that key; the first line names the language, and a file of another
+    version is not read. A misspelt name is answered with the right one, and a path works like a name."""
     error = fault("format: backcast.mapping/1\ntool: shop\ntitle: Shop\nevent: /name\n")
     assert ("lacks 'distinct_id'" in str(error), error.hint) == (True, "distinct_id: the person's id")
     assert "format: backcast.mapping/1" in str(fault(HEAD.replace("mapping/1", "mapping/2")))
@@ -198,7 +200,7 @@ def test_a_file_that_is_no_mapping_says_what_it_lacks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["no", "010", "1_000", "2023-01-02", "~", "1.10", "0x1F", ".inf"])
-def test_every_scalar_is_the_text_that_stands_there(text: str) -> None:
+def test_every_scalar_is_the_string_in_the_file(text: str) -> None:
     """YAML's guesses at types never reach a mapping."""
     mapping = parse(f"{HEAD}uuid: {{const: {text}}}\n", "shop.yaml")
     assert isinstance(mapping.uuid, Call)
@@ -215,7 +217,7 @@ def test_every_scalar_is_the_text_that_stands_there(text: str) -> None:
     ],
 )
 def test_a_row_is_recognised_by_its_columns(row: dict[str, object], names: list[str]) -> None:
-    """Each shipped mapping knows its own rows and nobody else's; recognising changes nothing."""
+    """Each shipped mapping recognises its own rows and no others; recognising changes nothing."""
     held: Record = record(json.dumps(row))
     assert recognise(held) == names
     assert list(held) == list(row)
@@ -223,7 +225,7 @@ def test_a_row_is_recognised_by_its_columns(row: dict[str, object], names: list[
 
 @pytest.mark.parametrize("name", available())
 def test_the_row_of_a_case_is_recognised_by_its_own_mapping_alone(name: str) -> None:
-    """Or by none, where it is less than a whole row; at least one is whole."""
+    """Or by none, if it is less than a whole row; at least one is whole."""
     mapping = load(name)
     found = {tuple(recognise(row_of(mapping, case.row, case.format))) for case in mapping.cases}
     assert found - {()} == ({(name,)} if mapping.recognise else set())
@@ -253,12 +255,12 @@ event_id metric timestamp data
 
 @pytest.mark.parametrize("columns", OF_NO_TOOL.strip().splitlines())
 def test_a_table_that_anybody_could_have_is_of_no_tool(columns: str) -> None:
-    """People name its mapping themselves: an import by another tool's mapping cannot be taken back."""
+    """People name its mapping themselves: an import with another tool's mapping cannot be undone."""
     assert recognise(record(json.dumps(dict.fromkeys(columns.split(), "2024-01-01T00:00:00Z")))) == []
 
 
 def test_the_editor_schema_accepts_the_shipped_mappings() -> None:
-    """What loads is valid for an editor too, which knows every verb and marks what the loader would refuse."""
+    """What loads is also valid for an editor, which knows every verb and marks what the loader would refuse."""
     schema = jsonschema.Draft202012Validator(editor_schema())
     schema.check_schema(editor_schema())
     assert {f"{family}-{name}" for family, verbs in FAMILIES.items() for name in verbs} <= {*editor_schema()["$defs"]}

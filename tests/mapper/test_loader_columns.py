@@ -1,4 +1,4 @@
-"""Columns that a loader adds to a table: they change nothing that is sent, by any mapping, and are counted."""
+"""Columns that a loader adds to a table: they change nothing that is sent, with any mapping, and are counted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLUMNS = {
 
 
 def loaded(row: dict[str, Any], chance: random.Random) -> dict[str, Any]:
-    """The row with some columns of one loader at any places, in the case of its own ones."""
+    """The row with some columns of one loader at any place, in upper or lower case as its own."""
     added = chance.choice(list(COLUMNS.values()))
     upper = all(name == name.upper() for name in row)
     members = list(row.items())
@@ -39,7 +39,7 @@ def loaded(row: dict[str, Any], chance: random.Random) -> dict[str, Any]:
 
 
 def without_uuid(event: bytes) -> bytes:
-    """An event without its uuid, which is made of the whole row if nothing else identifies it."""
+    """An event without its uuid, which depends on the whole row if nothing else identifies it."""
     return event.rpartition(b',"uuid":')[0]
 
 
@@ -70,7 +70,7 @@ def test_the_columns_of_a_loader_change_nothing(name: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("column", [name for names in COLUMNS.values() for name in names])
 def test_a_mapping_may_name_a_column_of_a_loader(column: str) -> None:
-    """What it renames, sets or fills is a property, in C and in Python; with the setting all are."""
+    """What it renames, sets or fills is a property, in C and in Python; with the setting all of them are."""
     row = f'{{{ROW},"{column}":"x"}}'
     for sections, name in (
         (f"properties: {{rename: {{{column}: kept}}}}\n", "kept"),
@@ -107,7 +107,7 @@ def test_other_names_are_not_a_loaders(name: str) -> None:
 
 
 def test_a_plan_counts_them(tmp_path: Path) -> None:
-    """As a notice, with the rows of each column that has a value; they are not unmapped fields."""
+    """A notice has the rows of each column that has a value; the columns are not unmapped fields."""
     row = {"event": "Seen", "user": "u-1", "at": "2020-01-02T00:00:00Z", "_fivetran_synced": "x"}
     chosen = {"event": "event", "distinct_id": "user", "timestamp": "at"}
     plan = planned(tmp_path, "generic", [{**row, "_line": 1}, {**row, "user": "u-2"}], settings=chosen)

@@ -1,4 +1,4 @@
-"""The compiled mapper: what stays untouched, what changes in which order, and what is told of."""
+"""The compiled mapper: what stays untouched, what changes in which order, and what is reported."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pipeline.mapper import compile as compile_mapping
 from pipeline.mapper.language.sections import Call, Clock, Ids, Mapping, Place, Properties
 from pipeline.mapper.program.references import path_steps, references_in
 from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, SealedOptions, Skip, UnvalidatedEvent
-from tests.support.small_mappings import HEAD, ROW, drafted, mapper, properties, record, told
+from tests.support.small_mappings import HEAD, ROW, as_json, drafted, mapper, properties, record
 
 DROP = "properties:\n  drop: [name, user, at]\n"
 
 
 def test_an_untouched_value_is_the_very_same_object() -> None:
-    """What the mapping does not touch is passed on, not copied or read."""
+    """A value that the mapping does not touch is passed on, not copied or read."""
     row = record(f'{{{ROW},"a":1.10,"b":"x"}}')
     kept = row["a"], row["b"]
     draft = mapper(DROP + "  rename: {b: c}\n").map_row(row)
@@ -83,10 +83,10 @@ PROPERTIES: dict[str, tuple[str, str, dict[str, str], list[str]]] = {
 
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_properties(name: str) -> None:
-    """What becomes of them, in their order, and what is told of; nothing is lost."""
+    """What becomes of them, in their order, and the warnings; nothing is lost."""
     sections, members, expected, codes = PROPERTIES[name]
     draft = drafted(sections, members)
-    assert [(name, told(value)) for name, value in draft.properties.items()] == [*expected.items()]
+    assert [(name, as_json(value)) for name, value in draft.properties.items()] == [*expected.items()]
     assert [code for code, _ in draft.warnings] == codes
 
 
@@ -103,7 +103,7 @@ def test_properties(name: str) -> None:
 def test_rows_are_renamed_skipped_and_rejected_by_name_or_condition(
     sections: str, members: str, outcome: object
 ) -> None:
-    """A skip has the code that the mapping gives it; a mapping may insist on knowing every event."""
+    """A skip has the code from the mapping; a mapping may require that every event is known."""
     made = mapper(sections).map_row(record(f"{{{ROW}{members}}}"))
     assert (made.event if isinstance(made, UnvalidatedEvent) else made) == outcome
 
@@ -122,8 +122,8 @@ def test_rows_are_renamed_skipped_and_rejected_by_name_or_condition(
 def test_a_key_needs_its_parts_and_a_uuid_is_a_real_one(
     sections: str, members: str, field: str, expected: str | None
 ) -> None:
-    """A row without what the key needs has none; other parts may be missing. A source's uuid is taken in its canonical
-    spelling, and nothing else is taken for one."""
+    """A row without a required part of the key has no key; other parts may be missing. A source's uuid is accepted in
+    its canonical spelling only."""
     assert getattr(drafted(sections, members), field) == expected
 
 
@@ -138,14 +138,14 @@ def test_a_key_needs_its_parts_and_a_uuid_is_a_real_one(
     ],
 )
 def test_times_of_any_spelling(at: str, time: int | str | None) -> None:
-    """A count is read from a number or a text; what is missing is missing, and the draft carries any other fault."""
+    """A count is read from a number or a string; what is missing is missing, and the draft has any other fault."""
     made = mapper("").map_row(record(f'{{"name":"a","user":"u","at":{at}}}'))
     assert isinstance(made, UnvalidatedEvent)
     assert (made.time.code if isinstance(made.time, RejectReason) else made.time) == time
 
 
 def test_only_what_rules_name_is_kept() -> None:
-    """With `rest: drop` and no object of properties, a new column of the export reaches no event by itself."""
+    """With `rest: drop` and no object of properties, a new column of the export does not reach an event."""
     sections = """events: {Bought: {rename: {r: R}, fill: {f: /x}, set: {s: /y}}}
 groups: {open: $groups, types: {team: g}}
 properties:
@@ -175,7 +175,7 @@ def test_an_opened_object_is_taken_as_it_is() -> None:
 
 
 def noted(sections: str, members: str) -> tuple[UnvalidatedEvent, UnvalidatedEvent]:
-    """The event of a row as a plan makes it, with a note, and as an apply does."""
+    """The event of a row as a plan makes it, with a note, and as an apply makes it."""
     made = mapper(sections)
     observed, applied = (made.map_row(record(f"{{{ROW}{members}}}"), observe) for observe in (True, False))
     assert isinstance(observed, UnvalidatedEvent)
@@ -183,9 +183,9 @@ def noted(sections: str, members: str) -> tuple[UnvalidatedEvent, UnvalidatedEve
     return observed, applied
 
 
-def test_what_a_row_says_of_its_person_is_no_part_of_its_event() -> None:
-    """It is noted for a plan, values untouched; an apply does not even read it, and makes the same event. What cannot
-    be read of it is a warning, of the plan alone."""
+def test_person_properties_of_a_row_are_not_part_of_its_event() -> None:
+    """A plan notes it, values unchanged; an apply does not even read it, and makes the same event. Parts that cannot be
+    read are a warning, only in the plan."""
     sections = f"{DROP}person: {{set: {{email: mail}}, set_once: {{first: price}}, unset: gone}}\n"
     observed, applied = noted(sections, ',"mail":"a@b","price":1.10,"gone":["x"]')
     note = Note(set={"email": Raw(b'"a@b"')}, set_once={"first": Raw(b"1.10")}, unset=("x",))
@@ -206,8 +206,8 @@ def test_what_a_row_says_of_its_person_is_no_part_of_its_event() -> None:
         ('"mine":"u","a":""', ("u", None)),
     ],
 )
-def test_a_row_bears_a_users_id_and_the_first_other(members: str, pair: tuple[str, str | None]) -> None:
-    """One that is the same as the user's says nothing."""
+def test_a_row_has_a_users_id_and_the_first_other(members: str, pair: tuple[str, str | None]) -> None:
+    """An id equal to the user's says nothing."""
     assert noted(DROP + "pair: {user: mine, anonymous: [a, b]}\n", f",{members}")[0].note == Note(*pair)
 
 
@@ -240,7 +240,7 @@ def test_one_row_can_give_further_events() -> None:
 
 
 def test_a_tools_own_junk_is_passed_over() -> None:
-    """A mapping adds its tool's words for nobody, in any case."""
+    """A mapping adds its tool's placeholders, in upper or lower case."""
     head = HEAD.replace("distinct_id: /user", "distinct_id: {first: [/user, /anon], junk: [nobody]}")
     made = mapper("", head).map_row(record('{"name":"a","user":"NoBody","anon":"a-1","at":1}'))
     assert isinstance(made, UnvalidatedEvent)
@@ -251,7 +251,7 @@ def test_a_tools_own_junk_is_passed_over() -> None:
 
 
 def test_the_wall_clock_is_kept_for_the_proof_of_the_zone() -> None:
-    """A draft of a project's own clock says what the clock showed; the mapper says that its drafts do."""
+    """A draft with a project's local clock keeps what the clock showed; the mapper says that its drafts do."""
     made = mapper("", zones=(("Asia/Kolkata", ""),))
     draft = made.map_row(record(f"{{{ROW}}}"))
     assert isinstance(draft, UnvalidatedEvent)
@@ -262,8 +262,8 @@ def test_the_wall_clock_is_kept_for_the_proof_of_the_zone() -> None:
 
 
 @pytest.mark.parametrize("received", ["99999999999999999999", "-1", '"soon"', "true", "null"])
-def test_a_receive_time_that_is_none_is_absent(received: str) -> None:
-    """A broken receive time proves nothing and costs no event."""
+def test_a_broken_receive_time_is_absent(received: str) -> None:
+    """A broken receive time proves nothing and does not cost the event."""
     sections = f"received: {{from: got, unit: ms}}\n{DROP}"
     draft = drafted(sections, f'"got":{received}')
     assert (draft.received, draft.time) == (None, 1_609_329_600_000_000)
@@ -288,7 +288,7 @@ def test_the_namespace_is_of_tool_and_source() -> None:
 
 
 def test_an_unknown_setting_names_the_nearest() -> None:
-    """A misspelt --set is answered with the right one."""
+    """A misspelt --set is answered with the right name."""
     with pytest.raises(UsageError) as caught:
         mapper("", settings={"sourc": "eu"})
     assert caught.value.hint == "did you mean --set source=…?"
@@ -296,7 +296,7 @@ def test_an_unknown_setting_names_the_nearest() -> None:
         compile_mapping(load("generic"), SealedOptions(as_of=0))
 
 
-def test_columns_that_parquet_leaves_empty_are_no_properties() -> None:
+def test_columns_that_parquet_leaves_empty_are_not_properties() -> None:
     """None is a column without a value; JSON null is a value."""
     row = {**record(f'{{{ROW},"a":null}}'), "b": None, "c": 0, "d": 1.5, "e": True, "f": ""}
     draft = mapper(DROP).map_row(row)
@@ -345,7 +345,7 @@ def _names(name: str) -> list[str]:
 @settings(max_examples=15, deadline=None)
 @given(given_to=st.data())
 def test_no_row_is_an_exception(name: str, given_to: st.DataObject) -> None:
-    """Whatever JSON a row holds, the mapper answers with outcomes; those of a plan are those of an apply and notes."""
+    """Whatever JSON a row has, the mapper answers with outcomes; those of a plan are those of an apply plus notes."""
     names = st.sampled_from(_names(name))
     events = st.sampled_from([*load(name).events, "x"])
     members = given_to.draw(st.dictionaries(names, JSON, max_size=12))
@@ -369,7 +369,7 @@ def test_no_row_is_an_exception(name: str, given_to: st.DataObject) -> None:
 
 
 def without_notes(made: object) -> object:
-    """Outcomes of a row, less what only a plan is told."""
+    """The outcomes of a row, without what only a plan needs."""
     if isinstance(made, list):
         return [without_notes(one) for one in made]
     if isinstance(made, (UnvalidatedEvent, PersonUpdate, GroupUpdate)):
@@ -391,8 +391,8 @@ def compiled(name: str) -> Mapper:
 
 
 @given(st.text(max_size=30))
-def test_no_text_of_a_mapping_is_ever_code(text: str) -> None:
-    """Whatever stands in a mapping stays text: names, constants, templates, codes."""
+def test_nothing_in_a_mapping_is_ever_code(text: str) -> None:
+    """Everything in a mapping stays data: names, constants, templates, codes."""
     at = Place("x", 1, 1)
     made = compile_mapping(
         Mapping(

@@ -1,4 +1,4 @@
-"""Records by which tools say that two ids are one person: none of them is lost without a word."""
+"""Records by which tools say that two ids are one person: none of them is lost silently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.small_mappings import mapper, record
 
 
 def pairs(place: Path) -> dict[tuple[str, str], str]:
-    """What was decided on each pair."""
+    """The decision on each pair."""
     rows = pq.read_table(place / "plan" / "identities.parquet").to_pylist()
     return {(row["anonymous_id"], row["user_id"]): row["decision"] for row in rows}
 
@@ -48,8 +48,8 @@ properties: {open: /p}
         ('"n":1', "it has no id"),
     ],
 )
-def test_of_candidates_the_first_that_is_no_placeholder_counts(members: str, made: tuple[str, str] | str) -> None:
-    """And of the other side the first who is somebody else; a record or a list without two ids says which it has."""
+def test_the_first_candidate_that_is_not_a_placeholder_counts(members: str, made: tuple[str, str] | str) -> None:
+    """On the other side, the first that is another id; a record or a list without two ids has its code."""
     name = "Merged" if "ids" in members else "Joined"
     told = mapper(LINK).map_row(record(f'{{"name":"{name}","user":"u-1","at":1609329600,"p":{{{members}}}}}'))
     if isinstance(made, str):
@@ -60,7 +60,7 @@ def test_of_candidates_the_first_that_is_no_placeholder_counts(members: str, mad
 
 
 def test_a_record_that_also_says_something_of_its_person_loses_no_merge_silently() -> None:
-    """Where it states a merge, that is, where the rule's `when` holds."""
+    """If it states a merge, that is, if the rule's `when` holds."""
     rows = {'"uid":"u","anon":"null"': True, '"uid":"u"': False}
     for members, lost in rows.items():
         told = mapper(LINK).map_row(record(f'{{"name":"Said","user":"u-1","at":1609329600,"p":{{{members}}}}}'))
@@ -69,7 +69,7 @@ def test_a_record_that_also_says_something_of_its_person_loses_no_merge_silently
 
 
 def test_a_skip_may_be_a_warning_too() -> None:
-    """The mapping says so, of rows and of events; every one is counted, and one is shown with its place."""
+    """The mapping can say so for rows and for events; all are counted, and one is shown with its place."""
     text = """events: {Gone: {skip: gone, warn: "a lost thing"}}
 skip: {when: {is: "1", of: /bad}, code: bad, warn: "a bad thing"}
 """
@@ -79,14 +79,14 @@ skip: {when: {is: "1", of: /bad}, code: bad, warn: "a bad thing"}
 
 
 def mixpanel(at: int, event: str, **named: Any) -> dict[str, Any]:
-    """A row; of the properties' names `_x` stands for `$x`."""
+    """A row; in names of properties `_x` means `$x`."""
     properties = {f"${name[1:]}" if name.startswith("_") else name: value for name, value in named.items()}
     return {"event": event, "properties": {"time": 1_607_501_187 + at, "$insert_id": f"i{at}"} | properties}
 
 
 def test_what_a_browser_sends_joins_its_two_ids_and_a_lost_merge_is_a_warning(tmp_path: Path) -> None:
-    """One person, by one merge that a record states; a record without two ids is counted among the skips, and no
-    ordinary skip: the warning has its place."""
+    """One person, by one merge that a record states; a record without two ids counts as a skip, but not an ordinary
+    one: the warning has its place."""
     rows = [
         mixpanel(0, "Open", distinct_id="anon-1", _device_id="anon-1"),
         mixpanel(1, "$identify", distinct_id="100"),
@@ -102,7 +102,7 @@ def test_what_a_browser_sends_joins_its_two_ids_and_a_lost_merge_is_a_warning(tm
 
 
 def test_a_link_of_the_row_and_the_records_own_both_count() -> None:
-    """The label of the cluster is the user's as well."""
+    """The label of the cluster is merged into the user as well."""
     row = '{"distinct_id":"label","$distinct_id_before_identity":"100","$anon_distinct_id":"anon-1","time":1607501187}'
     made = compile(load("mixpanel"), SealedOptions(as_of=0))
     told = made.map_row(record(f'{{"event":"$identify","properties":{row}}}'))
@@ -123,8 +123,8 @@ EVENTS = [amplitude(1, None, "d-1", 222), amplitude(2, "ann", "d-2", 111)]
 MERGED = [{"amplitude_id": 222, "merged_amplitude_id": 111, "merge_event_time": "2021-05-03 10:30:00"}]
 
 
-def test_a_file_of_merged_ids_is_followed_and_told(tmp_path: Path) -> None:
-    """Nobody has to know of a setting: what the file is decides, and a notice names it."""
+def test_a_file_of_merged_ids_is_followed_and_reported(tmp_path: Path) -> None:
+    """No setting is needed: the kind of file decides, and a notice names it."""
     plan = planned(tmp_path, "amplitude", EVENTS, MERGED)
     assert plan.options.settings == {"merged_ids": "yes"}
     assert [(code, where) for code, where, _ in plan.notices] == [("setting_found", "1.jsonl")]
@@ -140,10 +140,10 @@ def test_a_file_of_merged_ids_is_followed_and_told(tmp_path: Path) -> None:
     ("files", "settings", "skips"),
     [((EVENTS, MERGED), {"merged_ids": "no"}, {"unfollowed_merge": 1}), ((EVENTS,), {}, {})],
 )
-def test_merged_ids_that_are_not_followed_are_told_of(
+def test_merged_ids_that_are_not_followed_are_reported(
     tmp_path: Path, files: tuple[Rows, ...], settings: dict[str, str], skips: dict[str, int]
 ) -> None:
-    """Nothing is sent that would join ids which no event bears; without such a file the setting stays as it was."""
+    """Nothing is sent to join ids that no event has; without such a file the setting does not change."""
     plan = planned(tmp_path, "amplitude", *files, settings=settings)
     assert (plan.events.phases["identities"], dict(plan.skips), dict(plan.options.settings)) == (0, skips, settings)
     assert not skips or "--set merged_ids=yes" in plan.examples["unfollowed_merge"].detail
@@ -151,7 +151,8 @@ def test_merged_ids_that_are_not_followed_are_told_of(
 
 
 def test_a_value_that_a_setting_does_not_have_is_refused() -> None:
-    """With those that it has; an empty one is none, and a setting without a closed set takes anything."""
+    """The error has the allowed values; an empty value is not allowed, and a setting without a closed set accepts
+    anything."""
     for tool, name, value, allowed in (
         ("amplitude", "merged_ids", "true", "yes, no"),
         ("amplitude", "merged_ids", "YES", "yes, no"),

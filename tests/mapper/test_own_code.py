@@ -1,4 +1,4 @@
-"""A mapping's own code (`python`): exact, sealed, and a reject if it goes wrong."""
+"""A mapping's own code (`python`): exact, sealed, and a reject if it fails."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.support.commands import in_process
 from tests.support.jobs import KEYS, code, days, run, sent_once, write_job
 from tests.support.plan_config import config_of
 from tests.support.sent_events import events_of
-from tests.support.small_mappings import told
+from tests.support.small_mappings import as_json
 
 MAPPING = """format: backcast.mapping/1
 tool: shop
@@ -54,7 +54,7 @@ KEY_UUID = uuids.Hasher(uuids.namespace("shop"))("1")
 
 
 def written(place: Path, body: str, *rows: dict[str, Any] | str, mapping: str = MAPPING) -> Path:
-    """A mapping with a function of this body, and rows beside it."""
+    """A mapping with a function of this body, and rows next to it."""
     place.mkdir(exist_ok=True)
     lines = body.strip("\n").replace("\n", "\n    ")
     (place / "clean.py").write_text(f"import datetime, math, os, time\nKEPT = []\n\ndef clean(event):\n    {lines}\n")
@@ -87,12 +87,12 @@ def own(text: str) -> OwnCode:
 
 @pytest.mark.parametrize("name", ["adobe", "braze", "matomo", "mixpanel-people", "segment-warehouse"])
 def test_code_that_changes_nothing_changes_no_byte_of_a_sample(name: str, tmp_path: Path) -> None:
-    """Every block of samples of each shape has the seal that it has without the code; `make soak` tries all."""
+    """Each block of samples of each kind has the same seal as without the code; `make soak` tries all."""
     unchanged_by_code(name, tmp_path)
 
 
 def unchanged_by_code(name: str, tmp_path: Path) -> None:
-    """Every block of a sample becomes the events that it becomes without code."""
+    """Every block of a sample becomes the same events as without code."""
     sample = GOLDEN[name]
     files = [str(SAMPLES / file) for file in sample.files]
     plan = plan_export(files, tmp_path, PlanOptions(as_of=AS_OF, **sample.asked))
@@ -131,16 +131,16 @@ VALUES = st.recursive(
 @given(values=st.lists(VALUES, min_size=1, max_size=5))
 @example(values=["9" * 5000])
 def test_what_the_code_does_not_touch_keeps_its_bytes(values: list[str]) -> None:
-    """Beside a property that it sets, in copies that it makes, and in events that it adds."""
+    """Next to a property that it sets, in copies that it makes, and in events that it adds."""
     properties = {f"p{n}": text for n, text in enumerate(values)}
     for made in after(
         "import copy\nevent['properties']['new'] = 1\nreturn [event, copy.deepcopy(event)]", **properties
     ):
-        assert {name: told(value) for name, value in made.properties.items()} == {**properties, "new": "1"}
+        assert {name: as_json(value) for name, value in made.properties.items()} == {**properties, "new": "1"}
 
 
 def after(body: str, **properties: str) -> Any:
-    """What the outcome of a row with these properties, as JSON texts, is after a function of this body."""
+    """The outcome of a row with these properties, given as JSON, after a function of this body."""
     lines = body.strip("\n").replace("\n", "\n    ")
     code = own(f"import datetime, math\ndef clean(event):\n    {lines}\n")
     given = {name: Raw(text.encode()) for name, text in properties.items()}
@@ -149,7 +149,7 @@ def after(body: str, **properties: str) -> Any:
 
 
 def test_numbers_are_exact_and_a_changed_object_keeps_the_digits_in_it() -> None:
-    """An amount is a Decimal, a big integer an int; both arrive with their own digits."""
+    """An amount is a Decimal, a big integer an int; both are sent with their own digits."""
     body = """
 p = event["properties"]
 assert repr(p["price"]) == "Decimal('1.10')", p
@@ -159,7 +159,7 @@ return event
 """
     made = after(body, price="1.10", cart='{"n": 12345678901234567890, "x": 0.10}')
     cart = '{"n":12345678901234567890,"x":0.10,"more":2.10}'
-    assert [told(value) for value in made.properties.values()] == ["1.10", cart, "0.5"]
+    assert [as_json(value) for value in made.properties.values()] == ["1.10", cart, "0.5"]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ return event
     ],
 )
 def test_what_goes_wrong_is_a_reject_with_a_line_and_no_traceback(body: str, reject: str, detail: str) -> None:
-    """The text says what was returned, or what was raised and where in the user's file."""
+    """The message says what was returned, or what was raised and where in the user's file."""
     made = after(body, n="1")
     assert isinstance(made, RejectReason)
     assert made.code == reject
@@ -199,7 +199,7 @@ def test_what_goes_wrong_is_a_reject_with_a_line_and_no_traceback(body: str, rej
 
 
 def test_a_row_that_goes_wrong_is_rejected_alone(tmp_path: Path) -> None:
-    """What the code leaves out of an event is missing to the rules of validation; the other rows are sent."""
+    """A property that the code removes is missing to the validation rules; the other rows are sent."""
     body = """
 match event["properties"]["n"]:
     case 1: raise ValueError("no")
@@ -222,7 +222,7 @@ def test_none_and_an_empty_list_skip_the_row() -> None:
 
 
 def test_the_events_of_a_list_have_uuids_of_their_own(tmp_path: Path) -> None:
-    """The first has the row's; one that shares it gets a UUIDv5 of it and its index."""
+    """The first has the row's; an event that shares it gets a UUIDv5 of it and its index."""
     other = "11111111-2222-4333-8444-555555555555"
     body = f"""
 first, second, third, fourth = (dict(event) for _ in range(4))
@@ -238,7 +238,7 @@ return [first, second, third, fourth]
 
 
 def test_events_after_a_list_keep_their_uuids(tmp_path: Path) -> None:
-    """A row's further event has the uuid that it has without the code, however many events come before it."""
+    """A row's further event has the same uuid as without the code, however many events come before it."""
     also = MAPPING + "also: {event: {const: Extra}, properties: {a: n}}\n"
     planned(tmp_path / "plain", "", mapping=without_code(also))
     planned(tmp_path / "more", "return [event] * 3 if event['event'] == 'Seen' else event", mapping=also)
@@ -247,9 +247,9 @@ def test_events_after_a_list_keep_their_uuids(tmp_path: Path) -> None:
     assert len(events(tmp_path / "more")) == 4
 
 
-def test_rows_without_a_key_have_no_uuid_yet_and_the_cost_is_told_and_sealed_nowhere(tmp_path: Path) -> None:
+def test_rows_without_a_key_have_no_uuid_yet_and_the_cost_is_printed_and_never_sealed(tmp_path: Path) -> None:
     """It depends on the whole source; the events of a list differ from each other and stay the same in each plan. The
-    line of the cost is on stderr, as is what the code prints; two plans have one digest."""
+    line about the cost is on stderr, like what the code prints; two plans have one digest."""
     keyless = MAPPING.replace("key: {of: /id, needs: /id}\n", "")
     path = written(tmp_path, "print('seen')\nassert event['uuid'] is None\nreturn [event, event]", mapping=keyless)
     found = []
@@ -262,8 +262,8 @@ def test_rows_without_a_key_have_no_uuid_yet_and_the_cost_is_told_and_sealed_now
     assert len(set(found[0][1])) == 2
 
 
-def test_a_changed_id_is_still_excluded_and_joins_nobody(tmp_path: Path) -> None:
-    """People who asked to be forgotten are known by the id that the export has; a merge by the old id is left out."""
+def test_a_changed_id_is_still_excluded_and_never_joined(tmp_path: Path) -> None:
+    """People who asked to be forgotten are found by the id in the export; a merge by the old id is left out."""
     (tmp_path / "gone.txt").write_text("u-2\n")
     rows = [{**ROW, "anon": "a-1"}, {**ROW, "id": "2", "user": "u-2"}, {**ROW, "id": "3", "user": None, "anon": "a-1"}]
     asked = {"exclude_ids": str(tmp_path / "gone.txt")}
@@ -276,7 +276,7 @@ def test_a_changed_id_is_still_excluded_and_joins_nobody(tmp_path: Path) -> None
 
 
 def test_a_plan_needs_its_code_no_more(tmp_path: Path) -> None:
-    """Its page and its report name the code that made its events; the file may change or be gone."""
+    """Its page and its report name the code that made its events; the file may be changed or deleted."""
     plan = planned(tmp_path, "event['event'] = 'Cleaned'\nreturn event")
     assert isinstance(plan.mapping.python, OwnCode)
     sealed = {"file": "clean.py", "function": "clean", "digest": plan.mapping.python.digest}
@@ -289,7 +289,7 @@ def test_a_plan_needs_its_code_no_more(tmp_path: Path) -> None:
 
 
 def test_the_workers_run_the_code_and_a_rehearsal_proves_it(tmp_path: Path) -> None:
-    """The processes get the text; no file is read again."""
+    """The processes get the code as a string; no file is read again."""
     planned(tmp_path, "event['properties']['seen'] = True\nreturn event", workers=1)
     assert rehearse_plan(tmp_path / "plan").verification.proved
 
@@ -319,7 +319,7 @@ def test_a_job_runs_the_code_of_its_mapping(tmp_path: Path) -> None:
     ],
 )
 def test_check_names_what_is_wrong_with_the_code(tmp_path: Path, python: str, text: str, message: str) -> None:
-    """At its line, in the mapping or in the file itself."""
+    """The error has its line, in the mapping or in the file itself."""
     path = written(tmp_path, "return event", mapping=MAPPING.replace("clean.py:clean", python))
     if text:
         (tmp_path / "clean.py").write_text(text)
@@ -328,7 +328,7 @@ def test_check_names_what_is_wrong_with_the_code(tmp_path: Path, python: str, te
 
 
 def test_cases_show_what_the_code_makes(tmp_path: Path) -> None:
-    """A case has the event after the code, and fails where that is another one."""
+    """A case has the event after the code, and fails if that differs."""
     case = f"cases:\n  - name: one\n    row: '{json.dumps(ROW)}'\n"
     text = MAPPING + case + """    gives: {event: NAME, properties: '{"n": 2}'}\n"""
     for name, passed in (("Seen", False), ("Seen!", True)):
@@ -339,6 +339,6 @@ def test_cases_show_what_the_code_makes(tmp_path: Path) -> None:
 
 
 def test_no_code_runs_from_a_mapping_that_was_not_named_by_its_path() -> None:
-    """A mapping that came as a text, as a shipped one does, is refused."""
+    """Code in a mapping given as a string, as the shipped ones are, is refused."""
     with pytest.raises(MappingError, match="only a mapping that is named by its path may have `python`"):
         compile(parse(MAPPING, "shop.yaml"), SealedOptions(as_of=0))

@@ -1,4 +1,4 @@
-"""Rows as a plan reads them: every case of every mapping, also changed, and every verb over an opened object."""
+"""Rows as a plan reads them: every case of every mapping, also modified, and every verb over an opened object."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def alike(mapping: Mapping) -> Iterator[tuple[list[Case], SealedOptions]]:
 
 
 def written(cases: list[Case], path: Path) -> Path:
-    """The rows of cases as a file: lines of JSON, or the cells of CSV, of which a row without a column has a blank."""
+    """The rows of cases as a file: lines of JSON, or cells of CSV, in which a missing column is blank."""
     records = [json.loads(case.row) for case in cases]
     if cases[0].format == "json":
         # As a case spells it, if that is one line.
@@ -74,7 +74,7 @@ def transformed(path: Path, made: Mapper, options: SealedOptions, *, observe: bo
 
 
 def outcome_of(events: Events) -> list[Any]:
-    """What becomes of the rows: the events as they are sent, in which row each is, and the rejects."""
+    """The outcome of the rows: the events as they are sent, the row of each, and the rejects."""
     rejects = [(reject.row, reject.item, reject.code, reject.detail) for reject in events.rejects]
     return [events.events, events.row_of, rejects, events.rejected]
 
@@ -102,7 +102,7 @@ def test_a_plan_makes_of_the_row_of_a_case_what_the_case_says(name: str, tmp_pat
 
 
 def expected(made: Mapper, record: values.Record, sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The events that the outcomes of a case's row say are sent; uuids and import properties as they were sent."""
+    """The events that the outcomes of a case's row say are sent, with uuids and import properties as they were sent."""
     result = made.map_row(record, True)
     described = [describe(one) for one in (result if isinstance(result, list) else [result])]
     if any("reject" in one for one in described) and not isinstance(result, ItemOutcomes):
@@ -152,8 +152,8 @@ def ways(made: Mapper, line: str) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_reads_the_opened_object_as_it_reads_its_text(verb: str) -> None:
-    """A value that is the object itself has its text, byte for byte; nobody sees what becomes of the properties."""
+def test_a_verb_reads_the_opened_object_as_it_reads_its_json(verb: str) -> None:
+    """A value that is the object itself keeps its JSON, byte for byte, whatever becomes of the properties."""
     for read in READS:
         value = verb.replace("X", read)
         made = mapper(f"define: {{whole: /p}}\nproperties:\n  open: /p\n  set: {{out: {value}}}\n")
@@ -176,7 +176,7 @@ def test_members_that_were_read_as_properties_are_still_members() -> None:
 
 
 def test_a_row_is_sent_with_a_warning_where_the_mapping_has_words_for_what_is_wrong() -> None:
-    """In C and in Python; a row without them has none."""
+    """In C and in Python; a row without such a fault has no warning."""
     made = mapper("warn: [{code: unreadable_entity, of: /wrong}]\nproperties: {open: /p, drop: [/wrong]}\n")
     for members, warnings in (('"wrong":"not read"', ["unreadable_entity"]), ('"wrong":null', None), ("", None)):
         for outcome in ways(made, f'{{{ROW},"p":{{}}{"," if members else ""}{members}}}'):
@@ -188,7 +188,7 @@ ROUNDS = 8
 
 
 class Untested(StepEmitter):
-    """Writes every value without looking whether its reference is there."""
+    """Writes every value without testing whether its reference exists."""
 
     tested = ()
 
@@ -206,7 +206,7 @@ def changed(row: Record, chance: random.Random) -> Record:
 
 @pytest.mark.parametrize("name", available())
 def test_outcomes_are_the_same_without_the_tests(name: str) -> None:
-    """For the rows of a mapping's cases, with any of their columns absent or odd."""
+    """For the rows of a mapping's cases, with any of their columns missing or odd."""
     mapping = load(name)
     chance = random.Random(name)
     for cases, options in alike(mapping):
@@ -219,7 +219,7 @@ def test_outcomes_are_the_same_without_the_tests(name: str) -> None:
 
 
 def persons_of(outcome: MapperResult) -> Iterator[str | None]:
-    """The ids that an outcome makes persons of, or joins."""
+    """The ids of which an outcome makes persons, or which it joins."""
     if isinstance(outcome, UnvalidatedEvent):
         if raw(outcome.properties.get("$process_person_profile")) != FALSE:
             yield outcome.distinct_id
@@ -238,8 +238,8 @@ def persons(made: Mapper, row: values.Record) -> set[str]:
 
 
 @pytest.mark.parametrize("name", available())
-def test_a_word_for_nobody_is_an_id_of_nobody_in_any_row(name: str) -> None:
-    """In the rows of the cases each id in turn is a word that programs write where they have none."""
+def test_a_placeholder_is_never_an_id_in_any_row(name: str) -> None:
+    """In the rows of the cases each id in turn is a placeholder that programs write for a missing one."""
     mapping = load(name)
     for cases, options in alike(mapping):
         made = compile_mapping(mapping, options, cases[0].lookups, for_members=False)

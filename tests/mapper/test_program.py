@@ -1,4 +1,4 @@
-"""The program that a mapping compiles to: it is data, it prints alike every time, and what runs is made from it."""
+"""The program that a mapping compiles to: it is data, it always prints the same, and what runs is made from it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_program_prints_as_its_golden_file(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*available(), "everything"])
 def test_every_operation_is_data(name: str) -> None:
-    """No function, table or pattern hides in an operation, and a program can travel to another process."""
+    """No operation contains a function, table or pattern, and a program can be sent to another process."""
     mapping = parse(EVERYTHING, name) if name == "everything" else load(name)
     program = compile(
         mapping,
@@ -48,7 +48,7 @@ def test_every_operation_is_data(name: str) -> None:
 
 
 def test_a_verb_is_one_function_and_what_it_calls() -> None:
-    """A verb that is declared is part of the language; its operation names the function that runs."""
+    """A declared verb is part of the language; its operation names the function that runs."""
 
     @function(needs=1)
     def reversed_text(text: str) -> str:
@@ -66,10 +66,10 @@ def test_a_verb_is_one_function_and_what_it_calls() -> None:
 
 
 def test_a_traceback_shows_the_line_of_the_program() -> None:
-    """Where the source that was made from a program fails, its lines are at hand."""
+    """If the source that was made from a program fails, its lines are available."""
 
-    class Deaf:
-        """A scan that cannot take an event's name."""
+    class Failing:
+        """A scan that cannot read an event's name."""
 
         __slots__ = ()
 
@@ -78,7 +78,7 @@ def test_a_traceback_shows_the_line_of_the_program() -> None:
 
     made = mapper("properties: {rename: {a: b}}\n")
     with pytest.raises(AttributeError) as failed:
-        made.map_row({"name": "Seen"}, False, Deaf())
+        made.map_row({"name": "Seen"}, False, Failing())
     shown = "".join(traceback.format_exception(failed.value))
     assert "<mapping shop " in shown
     assert "scan.event = event" in shown

@@ -1,4 +1,4 @@
-"""Segment and RudderStack over whole sources: tables that hold the same call, shapes that must be told apart."""
+"""Segment and RudderStack over whole sources: tables with the same call, formats that must not be confused."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ SIGNED_UP = [{"id": "m-3", **CALL, "event": "signed_up", "event_text": "Signed U
 def test_tracks_and_an_events_own_table_are_one_event_with_its_properties(
     tmp_path: Path, names: tuple[str, ...], step: int
 ) -> None:
-    """Whatever the order of files and rows, the row with the custom columns stays, and no event is doubled."""
+    """In any order of files and rows, the row with the custom columns is kept, and no event is doubled."""
     tables = (TRACKS, ORDERS, SIGNED_UP)
     files = [table(tmp_path / f"{name}.csv", rows[::step]) for name, rows in zip(names, tables, strict=True)]
     plan, events = planned(tmp_path / "plan", files[::step])
@@ -72,12 +72,12 @@ def test_tracks_and_an_events_own_table_are_one_event_with_its_properties(
     told = {(event["event"], one.get("plan_type"), one.get("total")) for event, one in zip(events, own, strict=True)}
     assert told == {("Order Completed", "pro", 1.1), ("Order Completed", "free", 0), ("Signed Up", None, None)}
     assert (len(events), plan.skips) == (3, {"superseded": 3})
-    # Of two rows without a custom column the greater content digest stays: always the same one, here the event's own.
+    # If two rows have no custom column, the greater content digest is kept: always the same one, here the event's own.
     assert [event["properties"]["$ip"] for event in events if event["event"] == "Signed Up"] == ["127.0.0.1"]
 
 
 def test_a_call_of_jitsus_is_one_event_from_tracks_and_its_own_table(tmp_path: Path) -> None:
-    """Neither row says when it was received; the one with the properties stays, whichever file comes first."""
+    """Neither row says when it was received; the one with the properties is kept, whichever file comes first."""
     call = {"anonymous_id": "a-1", "timestamp": "2024-03-10 09:03:00", "event": "Order"}
     call["context_library_name"] = "jitsu"
     rows = {"tracks": [{"message_id": "m-1", **call}], "order": [{"message_id": "m-1", **call, "total": "1.10"}]}
@@ -99,7 +99,8 @@ def test_a_call_of_jitsus_is_one_event_from_tracks_and_its_own_table(tmp_path: P
 def test_a_call_is_the_same_event_from_the_archive_and_from_the_warehouse(
     archive: str, warehouse: str, names: set[str]
 ) -> None:
-    """uuid, name, person and time (to the millisecond) agree, so a second sending from the other is no double."""
+    """uuid, name, person and time (to the millisecond) agree, so sending it again from the other makes no second
+    event."""
     read = []
     for name in (archive, warehouse):
         lines = [json.loads(line) for line in samples.path_of(name).read_text("utf-8").splitlines()[1:]]
@@ -111,7 +112,8 @@ def test_a_call_is_the_same_event_from_the_archive_and_from_the_warehouse(
 
 
 def test_the_data_lake_counts_microseconds_and_its_own_clock_is_not_the_devices(tmp_path: Path) -> None:
-    """`_timestamp` is when it happened; original_timestamp, three years earlier, is a device with a wrong clock."""
+    """`_timestamp` is when it happened; original_timestamp, three years earlier, is from a device with a wrong
+    clock."""
     row = {"id": "m-1", "user_id": "u-1", "event": "test_track", "event_text": "Test Track", "test_map_t_1_str": "x"}
     row |= {"_timestamp": 1663683496078000, "original_timestamp": 1565586510909000, "received_at": 1663683496500000}
     pq.write_table(pa.Table.from_pylist([row | {"context_passed_ip": "203.0.113.9"}]), tmp_path / "part-0.parquet")
@@ -126,9 +128,9 @@ IDENTIFIES = [{"id": "i-1", **CALL, "name": "Ada"}, {"id": "i-2", **CALL, "user_
 
 
 def test_all_tables_of_a_folder_are_read_in_one_plan_each_as_what_it_is(tmp_path: Path) -> None:
-    """The plan seals each file's table; what tells itself by its columns has none, and no row is rejected.
+    """The plan seals each file's table; files recognised by their columns have none, and no row is rejected.
 
-    Two mappings have one tool: the plan is held against the one it was made with.
+    Two mappings have one tool: the plan is compared with the one it was made with.
     """
     plan, events = planned(tmp_path / "plan", [SAMPLES / "segment" / "warehouse"])
     assert (plan.tool, plan.mapping.name, mapping_of(plan)) == (
@@ -147,7 +149,7 @@ def test_all_tables_of_a_folder_are_read_in_one_plan_each_as_what_it_is(tmp_path
 
 
 def test_a_sealed_table_stays_when_its_files_move(tmp_path: Path) -> None:
-    """An apply reads each part as the plan did, wherever the file lies then and whatever its folder is called."""
+    """An apply reads each part as the plan did, wherever the file is then and whatever its folder is called."""
     home = tmp_path / "identifies"
     home.mkdir()
     file = table(home / "000.csv", IDENTIFIES)
@@ -160,8 +162,8 @@ def test_a_sealed_table_stays_when_its_files_move(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("archive", [False, True])
-def test_a_table_that_nothing_tells_stops_the_plan_with_the_file_and_the_tables(tmp_path: Path, archive: bool) -> None:
-    """It is never guessed; `--set table=NAME` reads it all the same, and wins over every name."""
+def test_an_unrecognised_table_stops_the_plan_with_the_file_and_the_tables(tmp_path: Path, archive: bool) -> None:
+    """It is never guessed; `--set table=NAME` reads it nevertheless, and overrides every name."""
     file = table(tmp_path / "dump.csv", IDENTIFIES)
     if archive:
         with zipfile.ZipFile(tmp_path / "dump.zip", "w") as made:
@@ -175,16 +177,16 @@ def test_a_table_that_nothing_tells_stops_the_plan_with_the_file_and_the_tables(
     assert (plan.rows.rejected, plan.people.identities.pairs) == (0, 2)
     plan, _ = planned(tmp_path / "wins", [table(tmp_path / "screens.csv", IDENTIFIES)], table="identifies")
     assert (plan.rows.rejected, plan.people.identities.pairs) == (0, 2)
-    # A name that is no table's, nor an event's, is a mistake and not a thousand rejects.
+    # A name that is neither a table's nor an event's is a mistake, not a thousand rejects.
     with pytest.raises(UsageError, match="--set table=identify") as stopped:
         planned(tmp_path / "plan", [file], table="identify")
     assert stopped.value.hint == "did you mean 'identifies'?"
 
 
 def test_tables_of_calls_in_one_plan(tmp_path: Path) -> None:
-    """A later load of an event supersedes an earlier one; the slug is all that there is of the name of an event whose
-    own table has no text; a table that is empty this time stops nothing, and a part tells the table that its path told
-    where its rows do not tell it themselves."""
+    """A later load of an event supersedes an earlier one; if an event's own table has no event_text, the slug is its
+    name. A table that is empty this time does not stop the plan, and for rows that do not show their table the part's
+    path decides."""
     later = [{**ORDERS[0], "received_at": "2023-05-01 00:00:00", "plan_type": "later"}]
     (tmp_path / "identifies").mkdir()
     files = [
@@ -202,7 +204,8 @@ def test_tables_of_calls_in_one_plan(tmp_path: Path) -> None:
 
 
 def test_no_row_fits_two_of_the_four() -> None:
-    """Segment's message with one key of RudderStack's is RudderStack's alone, and so for tables."""
+    """Segment's message with one key of RudderStack's is recognised only as RudderStack's, and the same holds for
+    tables."""
     message = {"type": "track", "messageId": "m-1", "timestamp": "2023-04-20T14:30:00Z", "context": {}}
     assert recognise(dict(message)) == ["segment"]
     for own in ({"rudderId": "r"}, {"request_ip": "198.51.100.7"}):
@@ -214,8 +217,8 @@ def test_no_row_fits_two_of_the_four() -> None:
         assert recognise({**row, **own}) == ["rudderstack-warehouse"]
 
 
-def test_tables_that_neither_tools_columns_tell_are_asked_about(tmp_path: Path) -> None:
-    """Both keep the same model; a folder that fits both is an error that names them."""
+def test_tables_that_fit_both_tools_are_asked_about(tmp_path: Path) -> None:
+    """Both use the same model; a folder that fits both is an error that names them."""
     row = {"id": "m-1", **{name: value for name, value in CALL.items() if name != "uuid_ts"}}
     told = {"context_library_name": "analytics", "event_text": "Seen"}
     for name, value in told.items():
@@ -226,7 +229,7 @@ def test_tables_that_neither_tools_columns_tell_are_asked_about(tmp_path: Path) 
 
 
 def test_a_mixture_of_two_tools_is_an_error(tmp_path: Path) -> None:
-    """Half a source of each is nothing that could be guessed."""
+    """A mapping for half of the rows of each cannot be guessed."""
     lines = [{"type": "track", "messageId": f"m-{n}", "timestamp": "2023-04-20T14:30:00Z"} for n in range(4)]
     mixed = [line | ({"rudderId": "r"} if n % 2 else {}) for n, line in enumerate(lines)]
     (tmp_path / "mixed.jsonl").write_text("".join(json.dumps(line) + "\n" for line in mixed), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""When a session begins, as the verb `session_start` reads it off the session's id."""
+"""When a session begins, as the verb `session_start` reads it from the session's id."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AT = 1609329600
     ],
 )
 def test_a_session_starts_within_the_day_before_its_row(text: str | None, start: int | None) -> None:
-    """Seconds and milliseconds are told by their digits; a made-up number is not a start."""
+    """The number of digits distinguishes seconds from milliseconds; a made-up number is not a start."""
     assert start_of(text, AT * 1_000_000) == (None if start is None else str(start))
 
 
@@ -43,7 +43,7 @@ def test_a_session_without_a_start_begins_with_its_day(text: str, time: int) -> 
 
 
 def test_a_session_of_seconds_and_one_of_milliseconds_make_a_session_id() -> None:
-    """The id's own time is the session's start. There is none if the row has no time, or a broken one."""
+    """The id's own time is the session's start. There is no id if the row has no time, or a broken one."""
     assert start_of("1609329600", None) is None
     assert start_of("1609329600", RejectReason("bad_timestamp", "x")) is None
     for held, start in (("1609329000", 1_609_329_000_000), ("1609329000123", 1_609_329_000_123)):
@@ -52,8 +52,8 @@ def test_a_session_of_seconds_and_one_of_milliseconds_make_a_session_id() -> Non
         assert made == f'"{session_uuid(start, "shop", "x", str(start))}"'
 
 
-def test_a_session_start_stands_where_the_row_has_a_time_already() -> None:
-    """Deciding the event's name comes before its time, so the mapping is refused with its place."""
+def test_a_session_start_needs_the_time_of_the_row() -> None:
+    """The event's name is decided before its time, so the mapping is refused with its place."""
     with pytest.raises(MappingError, match="row's time") as caught:
         mapper("skip: {when: {present: {session_start: a}}, code: x}\n")
     assert caught.value.line == 7

@@ -1,4 +1,4 @@
-"""The table of a warehouse that a file holds: told by its path, or by the columns of its rows, never by half."""
+"""The table of a warehouse in a file: recognised by its path, or by the columns of its rows, never by half."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ PART = Part(0, "x.csv", "/exports/x.csv", "", (), "csv", Dialect(), 1, 1)
         ("", ""),
     ],
 )
-def test_a_path_tells_a_table_where_a_name_in_it_is_that_tables(path: str, table: str) -> None:
-    """The innermost name counts; a schema, a date, a number and endings are no part of it, and other words are."""
+def test_a_path_shows_a_table_if_a_name_in_it_is_the_tables(path: str, table: str) -> None:
+    """The innermost name counts; a schema, a date, a number and extensions are not part of it, and other words are."""
     assert table_in_path(path.split("/"), KNOWN) == table
 
 
@@ -74,13 +74,13 @@ def test_a_path_tells_a_table_where_a_name_in_it_is_that_tables(path: str, table
     ],
 )  # fmt: skip
 def test_a_star_stands_for_any_name(path: str, known: str, table: str) -> None:
-    """A number may be of the name itself: only a date, a part or a long number is none of it."""
+    """A number may belong to the name itself: only a date, a part or a long number does not."""
     assert table_in_path(path.split("/"), (known,)) == table
 
 
 @given(st.lists(st.text("abz_.-=/0129", max_size=12), max_size=6), st.sampled_from(KNOWN))
 def test_a_folder_of_a_tables_name_tells_it_whatever_its_files_are_called(below: list[str], table: str) -> None:
-    """Names that are no table's pass the word on."""
+    """If a name is not a table's, the folder above decides."""
     assert table_in_path(["home", table, *below], KNOWN) == table
     assert table_in_path(["home", *below], KNOWN) == ""
 
@@ -97,14 +97,14 @@ def test_a_folder_of_a_tables_name_tells_it_whatever_its_files_are_called(below:
     ],
 )  # fmt: skip
 def test_the_names_of_a_part_begin_with_the_folder_that_was_named(part: Part, names: tuple[str, ...]) -> None:
-    """So the folder of one table may be named by itself, and a home below /users says nothing."""
+    """So the folder of one table may be named by itself, and a home directory below /users does not matter."""
     assert names_in(part) == names
 
 
 CALL = {"id": "m-1", "anonymous_id": "a-1", "user_id": "u-1", "timestamp": "2023-04-20T14:30:00Z"}
 
 
-def told_by(row: dict[str, Any], named: str = "") -> str:
+def table_of(row: dict[str, Any], named: str = "") -> str:
     return str(decoded(dict(row), named).get("table", ""))
 
 
@@ -126,9 +126,9 @@ def told_by(row: dict[str, Any], named: str = "") -> str:
         ({"row_id": "m-1", "column_name": "n", "column_value": None, "table_name": "tracks"}, "rudder_discards"),
     ],
 )
-def test_a_table_is_told_only_where_its_columns_leave_no_doubt(row: dict[str, Any], told: str) -> None:
-    """An identify call may have a trait of any name, so a column alone proves little."""
-    assert told_by(row) == told
+def test_a_table_is_recognised_only_if_its_columns_leave_no_doubt(row: dict[str, Any], told: str) -> None:
+    """An identify call may have a trait of any name, so a single column proves little."""
+    assert table_of(row) == told
 
 
 @pytest.mark.parametrize(
@@ -142,11 +142,11 @@ def test_a_table_is_told_only_where_its_columns_leave_no_doubt(row: dict[str, An
 )
 def test_a_table_that_is_named_is_believed(named: str, row: dict[str, Any], told: str) -> None:
     """Any other name is an event's own table, if the row is of an event."""
-    assert told_by(row, named) == told
+    assert table_of(row, named) == told
 
 
 def test_a_staging_line_is_its_row_and_the_name_of_its_table() -> None:
-    """The name is in small letters, as some warehouses shout."""
+    """The name is in lower case, because some warehouses write upper case."""
     line = record('{"data":{"ID":"m-1"},"metadata":{"table":"USERS"},"userId":""}')
     row, named = unwrapped(line)
     assert (values.text(row["ID"]), named) == ("m-1", "users")
@@ -166,7 +166,7 @@ def test_a_staging_line_is_its_row_and_the_name_of_its_table() -> None:
     ],
 )
 def test_odd_spellings_of_a_time_become_iso(held: Any, time: Any) -> None:
-    """The data lake counts microseconds; BigQuery writes its zone out; what is neither is left to the clock."""
+    """The data lake counts microseconds; BigQuery writes out its zone; anything else is left to the clock."""
     assert decoded({"id": "m-1", "_timestamp": held}, "")["timestamp"] == time
     assert decoded({"id": "m-1", "received_at": held}, "")["received_at"] == time
 
@@ -188,7 +188,7 @@ ROWS = st.dictionaries(NAMES, st.one_of(st.none(), st.text(max_size=3), st.integ
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(ROWS, st.sampled_from(["", "tracks", "identifies", "groups", "aliases", "users", "pages"]))
 def test_no_column_is_lost_or_made_up(row: dict[str, Any], named: str) -> None:
-    """Whatever a row holds is found again in one of three places, except for nulls and blanks."""
+    """Everything in a row is found again in one of three places, except nulls and blanks."""
     made = decoded(dict(row), named)
     told = made.pop("table", None)
     columns: Any = made.pop("columns", {})

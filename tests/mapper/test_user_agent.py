@@ -1,4 +1,4 @@
-"""What a browser's User-Agent says, in the service's own words."""
+"""What a browser's User-Agent says, in the service's own terms."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ ANDROID = "Mozilla/5.0 (Linux; Android 13; SM-S901B) AppleWebKit/537.36 (KHTML, 
         *((text, (None,) * 5) for text in ("analytics-ruby/2.4.0", "", "\ud800 \x00")),
     ],
 )
-def test_a_user_agent_is_told_in_the_words_of_the_service(text: str, said: tuple[str | None, ...]) -> None:
-    """Browser, its version as a number, system, its version and the kind of device; None where it does not say."""
+def test_a_user_agent_is_named_in_the_words_of_the_service(text: str, said: tuple[str | None, ...]) -> None:
+    """Browser, its version as a number, system, its version and the kind of device; None if it does not say."""
     found = agents(text)
     version = None if found.browser_version is None else bytes(found.browser_version).decode()
     assert (found.browser, version, *found[2:]) == said
 
 
-def test_the_verb_gives_each_part_of_one_text() -> None:
-    """A version goes to the wire as a number, a part that is not said is missing."""
+def test_the_verb_gives_each_part_of_one_string() -> None:
+    """A version is sent as a number, an unknown part is missing."""
     sets = "".join(f"    {part}: {{user_agent: ua, part: {part}}}\n" for part in PARTS)
     sections = f"properties:\n  drop: [name, user, at, ua]\n  set:\n{sets}"
     said = {"browser": '"Chrome"', "browser_version": "112", "os": '"Windows"', "os_version": '"10"'}
@@ -65,7 +65,7 @@ def test_the_verb_gives_each_part_of_one_text() -> None:
 
 
 def test_a_user_agent_is_read_once_and_not_all_are_remembered() -> None:
-    """The same text is not read again; many texts do not fill the memory; a long one is read so far."""
+    """The same string is not read again; many strings do not fill the memory; a long one is read only up to a limit."""
     assert agents(WINDOWS) is agents(WINDOWS)
     assert agents(f"{WINDOWS.ljust(LONGEST)} Edg/112.0.1722.34").browser == "Chrome"
     assert agents.cache_info().maxsize == CACHED

@@ -15,7 +15,7 @@ SET = "properties:\n  drop: [name, user, at]\n  set:\n    out: "
 
 
 def value(verb: str, members: str = "", **settings: str) -> str | None:
-    """What a value verb gives, as JSON text; None when it is missing."""
+    """The result of a value verb, as JSON; None if it is missing."""
     head = "settings: {kind: a word}\ntables: {codes: {Germany: DE, France: FR}}\n"
     return properties(f"{head}{SET}{verb}\n", members, settings=settings).get("out")
 
@@ -53,7 +53,7 @@ WITHOUT_SCHEME = (
 
 
 def pairs(text: str) -> list[tuple[str, str | None]]:
-    """What a text is and what is said of it, None where that is nothing."""
+    """A string and what is expected of it, None if nothing is."""
     found = (one.partition("=") for one in text.split("|"))
     return [(name, said or None) for name, _, said in found]
 
@@ -251,7 +251,7 @@ def pairs(text: str) -> list[tuple[str, str | None]]:
     ],
 )
 def test_value_verbs(verb: str, members: str, expected: str | None) -> None:
-    """Each value verb gives what its one line of help says; zero, false and empty text are values."""
+    """Each value verb gives what its one line of help says; zero, false and the empty string are values."""
     assert value(verb, members) == expected
 
 
@@ -322,16 +322,16 @@ def test_what_cannot_be_calculated_is_missing_with_a_warning(verb: str, message:
     ],
 )
 def test_what_only_compiling_can_see_has_its_place_too(sections: str, message: str) -> None:
-    """A fault inside a verb's own arguments is told with file, line and column."""
+    """The error about a verb's own arguments has file, line and column."""
     with pytest.raises(MappingError, match=message) as caught:
         mapper(sections)
     assert (caught.value.line, caught.value.column) == (10, 10)
 
 
 def test_a_hash_is_keyed_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hash is HMAC-SHA256 of purpose and text under the secret, and the mapper tells only a fingerprint; `hash` of a
-    property replaces it, and leaves out what is not there. Personal data is never hashed without a key, because such a
-    hash can be looked up."""
+    """A hash is HMAC-SHA256 of purpose and string under the secret, and the mapper shows only a fingerprint; `hash` of
+    a property replaces it, and leaves out what is not there. Personal data is never hashed without a key, because such
+    a hash can be looked up."""
     monkeypatch.setenv("BACKCAST_HASH_KEY", "s3cret")
     expected = hmac.new(b"s3cret", b"mail\x1fada@example.com", hashlib.sha256).hexdigest()
     assert value("{hash: a, key: mail}", '"a":"ada@example.com"') == f'"{expected}"'
@@ -360,20 +360,20 @@ def test_a_decoder_makes_rows_of_a_list() -> None:
 
 
 def test_a_row_is_refused_with_a_sentence_and_what_shows_it() -> None:
-    """The reject has the mapping's own sentence, and the row's value after it; other rows go through."""
+    """The reject has the mapping's own sentence, followed by the row's value; other rows are sent."""
     sections = f"{SET}{{first: [a, {{refuse: no such kind, of: b}}]}}\n"
     assert mapper(sections).map_row(record(f'{{{ROW},"b":"x"}}')) == RejectReason("bad_value", "no such kind: 'x'")
     assert mapper(sections).map_row(record(f"{{{ROW}}}")) == RejectReason("bad_value", "no such kind")
 
 
-def test_a_word_is_the_text_that_the_setting_has() -> None:
-    """And never taken for a column."""
+def test_a_word_is_the_value_of_the_setting() -> None:
+    """And never read as a column."""
     for kind in ("team", "a"):
         assert value("{word: kind, default: company}", '"a":1.10', kind=kind) == f'"{kind}"'
 
 
-def test_the_opened_object_is_given_whole_whoever_reads_of_it() -> None:
-    """As it was in the row, in its order, for a spread as for a value."""
+def test_the_opened_object_is_given_whole_to_every_reader() -> None:
+    """As it was in the row, in its order, for a spread and for a value."""
     sections = "properties:\n  open: /p\n  rest: drop\n  drop: [b]\n  set: {copy: {opened: yes}}\n"
     made = properties(sections, '"p":{"b":1.10,"a":null,"c":"x"}')
     assert made == {"a": "null", "c": '"x"', "copy": '{"b":1.10,"a":null,"c":"x"}'}
@@ -381,7 +381,7 @@ def test_the_opened_object_is_given_whole_whoever_reads_of_it() -> None:
 
 @pytest.mark.parametrize("section", ["define:\n  all: {opened: yes}\n", ""])
 def test_the_whole_row_has_the_columns_that_are_read_and_dropped(section: str) -> None:
-    """Wherever it stands: every section reads the row as it came."""
+    """Every section reads the row as it came."""
     source = '"@all"' if section else "{opened: yes}"
     sections = f"{section}properties:\n  drop: [name, user, at]\nperson:\n  spread_set: [{{from: {source}}}]\n"
     outcome = mapper(sections).map_row(record(f'{{{ROW},"b":1}}'), True)

@@ -1,4 +1,4 @@
-"""Tools over whole exports: every form of the same rows gives the same events; what cannot be told stops the plan."""
+"""Tools over whole exports: every format of the same rows gives the same events; what is ambiguous stops the plan."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def test_a_file_of_braze_without_its_folder_stops_the_plan(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("zone", "ready"), [("Asia/Kolkata", True), ("UTC", False)])
-def test_the_zone_of_clevertap_is_held_against_the_starts_of_sessions(tmp_path: Path, zone: str, ready: bool) -> None:
-    """The id of a session is its start in UTC, so a zone that the account did not have is not believed."""
+def test_the_zone_of_clevertap_is_compared_with_session_starts(tmp_path: Path, zone: str, ready: bool) -> None:
+    """The id of a session is its start in UTC, so a zone that the account did not have is refused."""
     (tmp_path / "events.csv.gz").write_bytes(gzip.compress(clevertap.table_text()))
     plan, _ = planned(tmp_path / "plan", [tmp_path / "events.csv.gz"], zone=zone)
     assert (plan.verdict != "not-ready") == ready
@@ -160,7 +160,7 @@ def test_a_copy_of_mixpanels_export_is_the_same_events(tmp_path: Path) -> None:
 
 
 def test_openpanel_rows_are_the_same_events_in_every_form(tmp_path: Path) -> None:
-    """Properties are an object in JSON lines, a map in Parquet, and JSON text in CSV where the query makes it one."""
+    """Properties are an object in JSON lines, a map in Parquet, and JSON in CSV if the query makes it so."""
     rows = openpanel.events()
     table, parquet = tmp_path / "events.csv", tmp_path / "events.parquet"
     cells = [row | {name: json.dumps(row[name]) for name in ("properties", "groups")} for row in rows]
@@ -175,7 +175,7 @@ def test_openpanel_rows_are_the_same_events_in_every_form(tmp_path: Path) -> Non
 
 
 def test_matomo_visits_are_the_same_events_in_both_forms_and_in_its_database(tmp_path: Path) -> None:
-    """A list of actions in JSON and numbered columns of CSV in UTF-16 are the same actions, uuids included.
+    """A list of actions in JSON and numbered columns of CSV in UTF-16 are the same actions, with the same uuids.
 
     What the API and the queries of the database both have is the same; uuids are not, so one of them is taken.
     """
@@ -198,7 +198,7 @@ def test_matomo_visits_are_the_same_events_in_both_forms_and_in_its_database(tmp
 
 
 def _seen(event: dict[str, Any]) -> tuple[Any, ...]:
-    """What both ways out have."""
+    """What both exports have in common."""
     names = ("distinct_id", "$session_id", "$current_url", "title", "$referrer", "$os", "$browser", "$device_type")
     names += ("utm_campaign", "utm_medium", "siteSearchKeyword", "eventName", "revenue", "order_id")
     names += ("$geoip_country_code",)
@@ -206,12 +206,12 @@ def _seen(event: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _texts(event: dict[str, Any]) -> dict[str, Any]:
-    """The event with the numbers in its properties as texts, which all cells of CSV are."""
+    """The event with the numbers in its properties as strings, as all cells of CSV are."""
     return event | {"properties": {name: str(value) for name, value in event["properties"].items()}}
 
 
 def test_a_visit_of_500_actions_is_a_warning(tmp_path: Path) -> None:
-    """Matomo leaves out what comes after them, and its answer does not always say so."""
+    """Matomo leaves out later actions, and its answer does not always say so."""
     (visit, *_) = matomo.visits()
     first = visit["actionDetails"][0]
     document = tmp_path / "visits.json"
@@ -235,7 +235,7 @@ def avro_type(kind: pa.DataType, name: str) -> Any:
 
 
 def in_form(folder: Path, form: str, rows: list[ga4.Row]) -> Path:
-    """The rows in one of the forms that BigQuery has for them."""
+    """The rows in one of BigQuery's formats."""
     if form == "parquet":
         pq.write_table(ga4.typed(rows), folder / "rows.parquet")
         return folder / "rows.parquet"
@@ -248,8 +248,8 @@ def in_form(folder: Path, form: str, rows: list[ga4.Row]) -> Path:
 
 
 def test_every_form_of_the_table_gives_the_same_events(tmp_path: Path) -> None:
-    """Nulls, texts for numbers and types are how a file is written, and change no event and no uuid: neither of rows
-    with a key nor of those without, of which some are equal."""
+    """Nulls, strings for numbers and types are details of a file format, and change no event and no uuid: neither of
+    rows with a key nor of those without, some of which are equal."""
     rows = ga4.rows()
     bare = [row for row in rows if "batch_event_index" not in row]
     rows += bare[:2]
@@ -262,7 +262,7 @@ def test_every_form_of_the_table_gives_the_same_events(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("running", ["events_intraday_20231115", "events_fresh_20231115"])
 def test_a_day_with_its_running_table_stops(tmp_path: Path, running: str) -> None:
-    """The table of the running day has the day's rows once more; that of another day has others."""
+    """The table of the running day has the day's rows again; that of another day has others."""
     lines = ga4.extract_lines(ga4.rows())
     for number, name in enumerate(("events_20231115", running, running.replace("15", "16"))):
         (tmp_path / name).mkdir()
@@ -293,7 +293,7 @@ def unloaded(folder: Path, form: str) -> Path:
 
 
 def typed(event: dict[str, Any]) -> dict[str, Any]:
-    """An event whose custom number is text, as in every CSV."""
+    """An event whose custom number is a string, as in every CSV."""
     properties = event["properties"]
     return {**event, "properties": properties | ({"seats": str(properties["seats"])} if "seats" in properties else {})}
 
@@ -316,7 +316,7 @@ def test_tables_of_a_warehouse_give_the_events_of_the_bucket(tmp_path: Path, for
 
 
 def test_all_events_adds_only_what_no_other_table_has(tmp_path: Path, expected: Expected) -> None:
-    """Beside the tables it changes nothing; where a table is missing, its events come without their properties."""
+    """Next to the other tables it changes nothing; if a table is missing, its events come without their properties."""
     folder = unloaded(tmp_path / "tables", "csv")
     (folder / "all_events.csv").write_bytes(heap.table_text(ALL_EVENTS, heap.all_events()))
     plan, events = planned(tmp_path / "one", [folder])
@@ -342,7 +342,7 @@ A_ROW_OF_HEAP = heap.table_text(list(ROW), [ROW])
 
 
 def test_two_tables_of_equal_bytes_are_two_tables(tmp_path: Path) -> None:
-    """They are no copies of each other, but a second file of one table is."""
+    """They are not copies of each other, but a second file of one table is a copy."""
     files = dict.fromkeys(("click_buy.csv", "click_buy_on_shop.csv", "copies/click_buy.csv"), A_ROW_OF_HEAP)
     plan, events = planned(tmp_path / "plan", [written(tmp_path / "tables", files)])
     assert {event["event"] for event in events} == {"click_buy", "click_buy_on_shop"}
@@ -362,19 +362,19 @@ FIRST, SECOND = (f"{pendo.ROOT}/{export}" for export in pendo.EXPORTS[:2])
 
 
 def exported(folder: Path, *names: str) -> Path:
-    """The files of Pendo's sample, those whose paths have one of these texts in them."""
+    """The files of Pendo's sample with one of these strings in their paths."""
     files = pendo.files().items()
     return written(folder, {path: content for path, content in files if any(part in path for part in names)})
 
 
 def sent(days: list[tuple[str, bool]]) -> int:
-    """How many rows of these days are events."""
+    """The number of rows of these days that are events."""
     kinds = [row["eventType"] for day, final in days for row in pendo.events(day, final=final)]
     return sum(kind not in ("focus", "meta", "identify") for kind in kinds)
 
 
 def test_without_a_manifest_each_event_is_sent_once(tmp_path: Path) -> None:
-    """Of both deliveries of the day: also the event that Pendo took out."""
+    """From both deliveries of the day: also the event that Pendo removed."""
     plan, events = planned(tmp_path / "plan", [exported(tmp_path / "export", "allevents", "alltracktypes")])
     assert len(events) == sent([(pendo.DAYS[0], True), (pendo.DAYS[1], False)]) + 1
     updates = sum(row["eventType"] == "identify" for row in pendo.events(pendo.DAYS[0], final=True))
@@ -382,14 +382,14 @@ def test_without_a_manifest_each_event_is_sent_once(tmp_path: Path) -> None:
 
 
 def test_matched_events_alone_have_the_names_of_their_features(tmp_path: Path) -> None:
-    """And keys of their own: two features may have one event."""
+    """They have keys of their own: two features may have one event."""
     plan, events = planned(tmp_path / "plan", [exported(tmp_path / "export", "matchedEvents", f"{FIRST}/allfeatures")])
     assert plan.mapping.name == "pendo"
     assert {(event["event"], event["properties"]["feature_name"]) for event in events} == {("Buy button", "Buy button")}
 
 
 def test_avro_and_lines_of_json_are_the_same_events(tmp_path: Path) -> None:
-    """Times as milliseconds, and an object in place of its text."""
+    """Times as milliseconds, and an object instead of its JSON."""
     _, expected = planned(tmp_path / "two", [exported(tmp_path / "avro", f"{SECOND}/all", f"{FIRST}/allguides")])
     rows = [*pendo.events(pendo.DAYS[0], final=True), *pendo.events(pendo.DAYS[1], final=False)]
     for one in rows:

@@ -1,4 +1,4 @@
-"""What a scheduled job has at its target after each night: which rows, once each, on whom, with which values.
+"""What the target of a scheduled job has after each night: which rows, once each, for whom, with which values.
 
 From docs/use/jobs.md, docs/use/people-and-groups.md and docs/know/promises.md (the invariants).
 """
@@ -11,9 +11,9 @@ from tests.models.keys import DAY, Row, standing
 
 HOUR = 3600
 LAG, YOUNG = 49 * HOUR, 48 * HOUR
-"""A window is due so long after its end; a row that is younger then is rejected (jobs.md, `lag`)."""
+"""A window is due this long after its end; a row that is younger then is rejected (jobs.md, `lag`)."""
 MOST_GROUP_TYPES = 5
-"""Of a project (docs/know/service.md, Groups)."""
+"""The most in a project (docs/know/service.md, Groups)."""
 Rows = tuple[Row, ...]
 Export = Mapping[int, Mapping[str, Rows]]
 """The files of each window, and their rows."""
@@ -21,7 +21,8 @@ Export = Mapping[int, Mapping[str, Rows]]
 
 @dataclass
 class Target:
-    """What is there; what was seen of ids and groups in what was sent; with which user each device was merged."""
+    """The target's content; what was seen of ids and groups in what was sent; the user with whom each device was
+    merged."""
 
     events: dict[str, Row] = field(default_factory=dict)
     seen: list[Row] = field(default_factory=list)
@@ -36,7 +37,7 @@ class Target:
         return sent or bool(standing(rows).clashes) or len(types) > MOST_GROUP_TYPES
 
     def take(self, rows: Iterable[Row], merging: bool = True) -> None:
-        """Send rows. What was sent stays, and a copy of it has no effect (jobs.md, How a job works; invariant 7)."""
+        """Send rows. What was sent is kept, and a copy of it has no effect (jobs.md, How a job works; invariant 7)."""
         new = [one for one in standing(rows).rows if one.kind != "event" or one.key not in self.events]
         self.seen += new
         self.events |= {one.key or f"{len(self.seen)} {n}": one for n, one in enumerate(new) if one.kind == "event"}
@@ -45,8 +46,8 @@ class Target:
         for user, values in folded((one.user, one) for one in new if one.kind == "profile").items():
             profile = self.profiles.setdefault(user, {})
             profile |= {name: value for name, value in values.items() if profile.get(name) is None}
-        # A device that ever came alone is merged with its first user, as far as was seen until now; what is settled
-        # stays. Merges that are held are sent once the job lets them (people-and-groups.md; jobs.md, Merges).
+        # A device that was ever seen without a user is merged with its first user, as far as is known by then; what is
+        # settled stays. Merges that are held are sent once the job lets them (people-and-groups.md; jobs.md, Merges).
         alone = {one.device for one in self.seen if one.device and not one.user}
         for one in sorted(self.seen, key=lambda one: one.at):
             if merging and one.user and one.device in alone:
@@ -74,8 +75,8 @@ def folded(rows: Iterable[tuple[Any, Row]]) -> dict[Any, dict[str, Any]]:
 
 @dataclass
 class Calendar:
-    """A job night after night (job-file.md). That a run is killed or `state.sqlite` is lost changes nothing: the next
-    run goes on (jobs.md, What a job does when)."""
+    """A job night after night (job-file.md). If a run is killed or `state.sqlite` is lost, nothing changes: the next
+    run continues (jobs.md, What a job does when)."""
 
     windows: int
     lookback: int = 0
@@ -87,27 +88,27 @@ class Calendar:
     told: dict[int, dict[str, Rows]] = field(default_factory=dict)
     """Files of done windows that were ignored."""
     owed: set[int] = field(default_factory=set)
-    """Done windows of which a late file was stopped: the next run plans it again (jobs.md, A check stops a window)."""
+    """Done windows with a late file that was stopped: the next run plans it again (jobs.md, A check stops a window)."""
 
     def lose(self) -> None:
-        """`state.sqlite` is lost. It is built again from plans: windows that count as empty are open then, and a change
-        that is ignored is told again (jobs.md, What a job does when)."""
+        """`state.sqlite` is lost. It is rebuilt from plans: windows that count as empty are open then, and a change
+        that is ignored is reported again (jobs.md, What a job does when)."""
         self.told.clear()
         self.read = {window: files for window, files in self.read.items() if files}
 
     def night(self, now: int, export: Export, merging: bool) -> dict[int, str]:
-        """What comes of each window that there is anything to do for: the oldest first, and one that is stopped keeps
-        no other from going on (jobs.md, What a job does when)."""
+        """The result of each window with something to do: the oldest first, and a stopped one does not stop the others
+        (jobs.md, What a job does when)."""
         outcomes: dict[int, str] = {}
         late = {*(sorted(self.read)[-self.lookback :] if self.lookback else ()), *self.owed}
         for window in range(min(self.windows, (now - LAG) // DAY)):
             files, known = export.get(window, {}), self.read.get(window)
             new = {name: rows for name, rows in sorted(files.items()) if rows not in (known or {}).values()}
-            # Files come late within the lookback. A change of older windows, and of files that were read where the job
+            # Files come late within the lookback. A change of older windows, and of files that were read, if the job
             # says so, is not expected (jobs.md, Exported again).
             names = set(new) if window not in late else new.keys() & known.keys() if known and self.changed else set()
             odd = known is not None and bool(names)
-            if odd and self.changed == "ignore":  # a file next to those is late all the same
+            if odd and self.changed == "ignore":  # a file next to those is late nevertheless
                 told = self.told.setdefault(window, {})
                 outcomes |= {window: "ignored"} if any(told.get(name) != new[name] for name in names) else {}
                 told |= {name: new.pop(name) for name in names}

@@ -1,4 +1,4 @@
-"""What instant a text means, by its form and its zone, and which zones a set of receive times allows.
+"""The instant of a string, by its form and its zone, and the zones that a set of receive times allows.
 
 By the standard library: `strptime` reads forms, `zoneinfo` knows the clocks. Instants are microseconds since 1970.
 """
@@ -22,8 +22,8 @@ def micros(moment: datetime) -> int:
 
 
 def wall(text: str, form: str) -> datetime | None:
-    """The time that a text shows in a form; None where it shows none. What strptime refuses is refused,
-    and what it takes without looking: an hour against its AM or PM, and 13 digits for `%Y%m%d%H%M%S`."""
+    """The time that a string shows in a form; None if it shows none. It refuses what strptime refuses, and what
+    strptime accepts without checking: an hour that contradicts its AM or PM, and 13 digits for `%Y%m%d%H%M%S`."""
     text = text.strip()
     try:
         moment = datetime.strptime(text, form)
@@ -34,8 +34,9 @@ def wall(text: str, form: str) -> datetime | None:
 
 
 def iso(text: str) -> datetime | None:
-    """The time of an ISO 8601 text, with a space for the T, ` UTC` or ` +0000` too (mapping-reference.md, `time`). A
-    date alone is none, since nothing is defaulted (docs/know/promises.md); digits below a microsecond go."""
+    """The time of an ISO 8601 string, with a space for the T, ` UTC` or ` +0000` too (mapping-reference.md, `time`). A
+    date by itself is not a time, since nothing is defaulted (docs/know/promises.md); digits below a microsecond are
+    dropped."""
     try:
         read = re.sub(r" (?=[+-])", "", re.sub(" ?(UTC|Z)$", "+00:00", text))
         return datetime.fromisoformat(read) if len(text) > 10 else None
@@ -49,7 +50,7 @@ def number(text: str, unit: str) -> int:
 
 
 def zone_on(zones: Zones, moment: datetime) -> ZoneInfo:
-    """The zone of a local time: that of the last change that is not after its day."""
+    """The zone of a local time: that of the last change on or before its day."""
     return ZoneInfo(next(name for day, name in reversed(zones) if day <= moment.date()))
 
 
@@ -64,10 +65,10 @@ def localized(moment: datetime, zones: Zones, received: int | None = None) -> tu
 
 
 def allowed(rows: Iterable[tuple[datetime, int]], zones: Zones) -> bool | None:
-    """Whether rows (local time, instant of receipt) allow these zones. A day speaks against them where its most
-    frequent offset, to a quarter of an hour, is not the zone's (docs/use/sources/mixpanel.md, but by the day, so that a
-    change of clocks within a month hides none). Rows count together where they are off alike, which late rows are not;
-    None where that is few rows."""
+    """Whether rows (local time, instant of receipt) allow these zones. A day contradicts them if its most frequent
+    offset, to a quarter of an hour, is not the zone's (docs/use/sources/mixpanel.md, but by day, so that a clock change
+    within a month does not hide any). Rows count together if they are off by the same offset, which is not true of late
+    rows; None if there are few rows."""
     days: defaultdict[date, Counter[int]] = defaultdict(Counter)
     for moment, received in rows:
         local = moment.replace(tzinfo=zone_on(zones, moment))

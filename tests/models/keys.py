@@ -1,4 +1,4 @@
-"""Which rows of an export stand, and which are copies that have no effect at all; and how an export states rows."""
+"""Which rows of an export are sent, and which are copies without any effect; and how an export states rows."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -27,19 +27,20 @@ class Row:
 
     @property
     def distinct_id(self) -> str:
-        """The user where it is known, else the device (docs/use/sources/tables.md, docs/use/sources/segment.md)."""
+        """The user if it is known, otherwise the device (docs/use/sources/tables.md, docs/use/sources/segment.md)."""
         return self.user or self.device
 
     @property
     def event(self) -> tuple[str, str, int]:
-        """Rows of one key that differ in name, person or UTC day are several events, which the target keeps apart
+        """Rows of one key that differ in name, person or UTC day are several events, which the target keeps separate
         (docs/know/service.md, Uuids and duplicates; docs/use/failures.md, key_not_unique)."""
         return self.name, self.distinct_id, self.at // DAY
 
 
 @dataclass
 class Standing:
-    """The rows that stand, the copies by code, the keys of several events, and the rows of which content chooses."""
+    """The rows that are sent, the copies by code, the keys of several events, and the rows between which content
+    decides."""
 
     rows: list[Row] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=lambda: Counter(duplicate_event=0, superseded=0))
@@ -50,8 +51,8 @@ class Standing:
 def standing(
     rows: Iterable[Row], picks: Iterable[Row] = (), earliest: bool = False, collapse: bool = False
 ) -> Standing:
-    """Of the rows of one key the last one received stands, with `earliest` the first one; then the latest; then that of
-    the greatest content, which is one of `picks` (docs/change/architecture.md, Duplicates). One without a time of
+    """If rows have one key, the last one received is sent, with `earliest` the first one; then the latest; then that of
+    the greatest content, which is one of `picks` (docs/change/architecture.md, Duplicates). A row without a time of
     receipt comes after those that have one: the documents do not say."""
     found, keys = Standing(), defaultdict(list)
     for row in rows:

@@ -17,30 +17,30 @@ Row = Mapping[str, Any]
 
 
 class Shown(NamedTuple):
-    """What a row shows. `own` is the id that its event is sent under, or its profile where it is no event; `same` are
-    ids of one person."""
+    """What a row shows. `own` is the id of its event, or of its profile if it is not an event; `same` are ids of one
+    person."""
 
     at: str
     own: str = ""
     is_event: bool = True
     device: tuple[str, str] | None = None
-    """An anonymous id, "" without one, and its user."""
+    """An anonymous id, "" if there is none, and its user."""
     same: tuple[str, ...] = ()
     writes: Row = MappingProxyType({})
-    """What it does to its person, as an event of the service says it."""
+    """Its effect on its person, as an event of the service."""
     group: tuple[str, str, Row] | None = None
     event: Row | None = None
-    """The event of the service, where the tool is the service."""
+    """The event of the service, if the tool is the service."""
 
 
 def usable(name: object) -> str:
-    """The id, or "" where it names nobody (people#identity-resolution, exports#placeholder-values)."""
+    """The id, or "" if it is a placeholder (people#identity-resolution, exports#placeholder-values)."""
     return name if isinstance(name, str) and name.strip() and not illegal(name) else ""
 
 
-def beside(at: str, user: object, device: object, **more: Any) -> Shown:
+def with_ids(at: str, user: object, device: object, **more: Any) -> Shown:
     """A row with the id of a user, of a device, or both. An event keeps its next best id (exports#placeholder-values);
-    an e-mail address is no device (people#identity-resolution)."""
+    an e-mail address is not a device (people#identity-resolution)."""
     known, other = usable(user), usable(device)
     pair = "" if "@" in other else other, known
     return Shown(at, known or other, device=pair if known and known != other else None, **more)
@@ -52,16 +52,16 @@ def amplitude(row: Row) -> Shown:
     once = {f"${name}": value for name, value in given.items() if name.startswith("initial_")}
     now = {name: value for name, value in given.items() if not name.startswith("initial_")}
     writes = {**(row.get("event_properties") or {}), "$set": now, "$set_once": once}
-    return beside(row["event_time"], row["user_id"], row["device_id"], writes=writes)
+    return with_ids(row["event_time"], row["user_id"], row["device_id"], writes=writes)
 
 
 def segment(row: Row) -> Shown:
-    """sources/segment, exports#segment-events: an alias is a merge, a group call no event."""
+    """sources/segment, exports#segment-events: an alias is a merge, a group call is not an event."""
     if row["type"] == "alias":
         return Shown(row["timestamp"], same=(usable(row["userId"]), usable(row["previousId"])))
     if row["type"] == "group":
         return Shown(row["timestamp"], group=("company", key_as_text(row["groupId"]), row["traits"]))
-    shown = beside(row["timestamp"], row["userId"], row["anonymousId"])
+    shown = with_ids(row["timestamp"], row["userId"], row["anonymousId"])
     if row["type"] == "track":
         return shown
     return shown._replace(is_event=False, writes={"$set": row["traits"]})
@@ -72,7 +72,7 @@ def braze(row: Row) -> Shown:
     at, user = f"{row['time']:012}", row["user"]
     if row["event_type"] == "users.UserOrphan":
         return Shown(at, same=(usable(row["properties"]["orphaned_by_id"]), usable(user["user_id"])))
-    return beside(at, user["external_user_id"], user["user_id"])
+    return with_ids(at, user["external_user_id"], user["user_id"])
 
 
 def mixpanel(row: Row) -> Shown:
@@ -84,14 +84,14 @@ def mixpanel(row: Row) -> Shown:
     if name == "$create_alias":
         return Shown(at, same=(usable(given["distinct_id"]), usable(given["alias"])))
     if name == "$identify":
-        return beside(at, given["$identified_id"], given["$anon_id"])._replace(own="")
+        return with_ids(at, given["$identified_id"], given["$anon_id"])._replace(own="")
     once = {name: given[name] for name in ("$initial_referrer",) if name in given}
     user, sent = given.get("$user_id"), given["distinct_id"]
-    return beside(at, user, None if sent == user else sent, writes={"$set_once": once})
+    return with_ids(at, user, None if sent == user else sent, writes={"$set_once": once})
 
 
 def kissmetrics(row: Row) -> Shown:
-    """sources/kissmetrics.md: _p2 is one person with _p; a row of neither sets. A null is no value."""
+    """sources/kissmetrics.md: _p2 is one person with _p; a row of neither sets nothing. A null is not a value."""
     at, more = f"{row['_t']:012}", {name: value for name, value in row.items() if name[0] != "_"}
     if row.get("_p2"):
         return Shown(at, same=(usable(row["_p2"]), usable(row["_p"])))
@@ -109,15 +109,15 @@ def heap(row: Row) -> Shown:
 
 
 def countly(row: Row) -> Shown:
-    """sources/countly.md: the person is `did`; those of one `uid` are one, whose number is no id."""
+    """sources/countly.md: the person is `did`; those of one `uid` are one, and its number is not an id."""
     return Shown(str(row["ts"]), row["did"], same=(row["did"], f"#{row['uid']}"))
 
 
 def openpanel(row: Row) -> Shown:
-    """sources/openpanel.md; an alias is one of the tables, so a record of two ids."""
+    """sources/openpanel.md; an alias is one of the tables, and so a record of two ids."""
     if "alias" in row:
         return Shown(row["created_at"], same=(row["profile_id"], row["alias"]))
-    return beside(row["created_at"], row["profile_id"], row["device_id"])
+    return with_ids(row["created_at"], row["profile_id"], row["device_id"])
 
 
 def posthog(row: Row) -> Shown:
@@ -136,7 +136,7 @@ def posthog(row: Row) -> Shown:
 
 
 TOOLS: dict[str, Callable[[Row], Shown]] = {
-    "generic": lambda row: beside(row["at"], row["user"], row["device"]),
+    "generic": lambda row: with_ids(row["at"], row["user"], row["device"]),
     "amplitude": amplitude, "segment": segment, "rudderstack": segment, "braze": braze, "mixpanel": mixpanel,
     "kissmetrics": kissmetrics, "heap": heap, "countly": countly, "openpanel": openpanel,
     "posthog": posthog,
@@ -144,14 +144,15 @@ TOOLS: dict[str, Callable[[Row], Shown]] = {
 
 
 class People(NamedTuple):
-    """Persons, each by those of its ids that are sent, with their profiles; and groups by type and key."""
+    """Persons, each with those of its ids that are sent, and their profiles; and groups by type and key."""
 
     profiles: dict[frozenset[str], dict[str, Any]]
     groups: dict[tuple[str, str], dict[str, Any]]
 
 
 def survivors(rows: Iterable[Row]) -> list[Row]:
-    """Of Segment's calls with one messageId the one that was received last; the others have no effect (design §6).
+    """If several of Segment's calls have one messageId, the one received last is kept; the others have no effect
+    (design §6).
 
     An alias of an id to itself is left out (`incomplete_merge`) and takes no part.
     """
@@ -186,7 +187,7 @@ def joined(shown: Sequence[Shown], own_pairs: Mapping[str, str]) -> dict[str, se
 def people(
     tool: str, rows: Sequence[Row], own_pairs: Mapping[str, str] | None = None, promoted: Collection[str] = ()
 ) -> People:
-    """What has to be at the target after these rows; `promoted` are properties of which it keeps the final values."""
+    """What the target must have after these rows; `promoted` are properties whose final values it keeps."""
     shown = [TOOLS[tool](row) for row in survivors(rows)]
     of = joined(shown, own_pairs or {})
     sent = {one.own for one in shown if one.own and one.is_event}
@@ -206,11 +207,11 @@ def people(
                     first.setdefault(person, {}).setdefault(f"$initial_{name}", one.writes[name])
     persons = {}
     for person, held in history.of.items():
-        # The first touch that the tool itself has goes before the one that its events show (people).
+        # The tool's own first touch comes before the one that its events show (people).
         stated = {k: v for k, v in values(own.of[person].properties).items() if k.startswith("$initial_")}
         held.properties |= first.get(person, {}) | stated
         ids = frozenset(of.get(person, {person}))
-        # Of a person without an event only the profile is sent, under an id that no document names.
+        # If a person has no event, only the profile is sent, under an id that no document names.
         if ids & sent or (len(ids) == 1 and values(held.properties)):
             persons[ids & sent or ids] = values(held.properties)
     return People(persons, groups)

@@ -1,7 +1,7 @@
 """What the target makes of events in their order of arrival: persons, merges, properties and groups.
 
 Written from the documents alone, as the other models here: it imports nothing of the product. *service* is
-docs/know/service.md, *facts* the pages of facts beside the design.
+docs/know/service.md, *facts* the pages of facts next to the design.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def person_less_per_event(name: str) -> bool:
 
 
 def as_text(value: object) -> str:
-    """An id of any JSON (service#ids-and-text): a text as it is, all else as its JSON text; NUL is replaced."""
+    """An id of any JSON (service#ids-and-text): a string as it is, everything else as its JSON; NUL is replaced."""
     text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return text.replace("\0", "\ufffd")
 
@@ -59,7 +59,7 @@ def key_as_text(value: object) -> str:
 
 @dataclass
 class Person:
-    """The ids that are one person, and what is known of it."""
+    """The ids that are one person, and what is known about it."""
 
     ids: set[str]
     created: str
@@ -96,7 +96,7 @@ class Target:
         if not name or not id_.strip():  # service#answers, #per-event-endpoint
             return False
         id_ = id_[:200]  # service#ids-and-text
-        for kind in ("$set", "$set_once"):  # service#event-fields: beside the properties they win
+        for kind in ("$set", "$set_once"):  # service#event-fields: they override those in the properties
             if isinstance(event.get(kind), Mapping):
                 properties[kind] = {**(properties.get(kind) or {}), **event[kind]}
         if properties.get("$process_person_profile") is False:  # service#persons: only the boolean counts
@@ -106,7 +106,7 @@ class Target:
             return True
         if name in ("$groupidentify", "$group_identify") and not self._group(properties):  # service#two-spellings
             return False
-        if isinstance(properties.get("$groups"), Mapping):  # service#groups: of any event
+        if isinstance(properties.get("$groups"), Mapping):  # service#groups: in any event
             for kind in properties["$groups"]:
                 self._numbered(kind)
         merged = self._merge(name, id_, properties, event["timestamp"])
@@ -155,8 +155,8 @@ class Target:
         return True
 
     def _write(self, held: dict[str, Any], properties: Mapping[str, Any]) -> None:
-        """service#persons: set overwrites what differs, set once fills what is absent or null, an explicit value wins
-        over a copied one. Both look at what the person has before the event."""
+        """service#persons: set overwrites what differs, set once fills what is absent or null, an explicit value
+        overrides a copied one. Both look at the person's properties before the event."""
         before = dict(held)
         copied = {name: properties[name] for name in self.promoted if name in properties}
         once = {f"$initial_{name.removeprefix('$')}": value for name, value in copied.items()}

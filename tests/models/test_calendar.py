@@ -22,14 +22,14 @@ from tests.support.services import running
 AT = {at: CRASHES[at] for at in ("planned", "before the ledger", "before it is recorded", "recorded")}
 SEEDS = range(8)
 ODD = "late changed copies clash devices hold kill lose groups types young reads profiles"
-"""What a schedule may have beside rows, people and windows; each has some of them."""
+"""What a schedule may have in addition to rows, people and windows; each has some of them."""
 Night = tuple[int, Export, bool, str, bool]
-"""The clock, the files as they are, whether merges are sent, what ends a run before (AT or "refused"), whether the
+"""The clock, the files at that time, whether merges are sent, what ends a run early (AT or "refused"), whether the
 state is lost afterwards."""
 
 
 def some(chance: random.Random, has: Collection[str], window: int, made: list[Row], first: Rows = ()) -> Rows:
-    """The rows of a file, with at least one that is new; a snapshot of profiles has one for each person."""
+    """The rows of a file, at least one of them new; a snapshot of profiles has one for each person."""
     rows = list(first)
     for last in [*[False] * chance.randint(0, 4), True]:
         row = a_row(chance, has, window, len(made))
@@ -43,9 +43,9 @@ def some(chance: random.Random, has: Collection[str], window: int, made: list[Ro
 
 
 def schedule(chance: random.Random, without: Collection[str] = ()) -> tuple[Calendar, list[Night], set[str]]:
-    """A job of three or four windows, its nights, and what is odd about it."""
+    """A job of three or four windows, its nights, and what is unusual about it."""
     has = {one for one in ODD.split() if chance.random() < 0.35} - set(without)
-    if "profiles" in has:  # in a job of their own; what is new of profiles that come again, the documents do not say
+    if "profiles" in has:  # in a job of their own; the documents do not say what is new about profiles that come again
         has &= {"profiles", "late", "kill", "lose", "reads"}
     lookback = 9 if "profiles" in has else chance.choice([0, 1, 9])
     changed = chance.choice(["", "stop", "send-new", "ignore"]) if "changed" in has else ""
@@ -76,11 +76,11 @@ def check(seed: int, without: Collection[str] = ()) -> None:
 
 
 def play(title: str, job: Calendar, nights: list[Night], has: Collection[str] = ()) -> None:
-    """Each night in turn; what a kill or a refusal left is finished by a second run of the same night."""
+    """Each night in turn; a second run of the same night finishes what a kill or a refusal left."""
     left, reads = list[int](), "reads" in has
 
     def answer(asked: Asked) -> Reply:
-        """What the service says; it has no quota after as many requests as `left` says."""
+        """The service's answer; it has no quota left after as many requests as `left` says."""
         left[:] = [count - 1 for count in left]
         return Reply(402, b"quota") if left and left[0] < 0 else passed_on(service.url, asked.body)
 
@@ -120,7 +120,7 @@ def event(key: str, day: int, hour: int, user: str = "", device: str = "", name:
 
 
 def group(key: str, day: int, hour: int, plan: str, kind: str = "company") -> Row:
-    """What a group is from a moment on."""
+    """The properties of a group from a moment on."""
     at = day * DAY + hour * HOUR
     return Row("group", key, at, at + 1, "u0", group=(kind, "g0"), values=(("plan", plan),))
 
@@ -128,8 +128,8 @@ def group(key: str, day: int, hour: int, plan: str, kind: str = "company") -> Ro
 def job(
     *windows: Rows, late: Mapping[int, tuple[int, Rows]] = {}, holds: str = "", lost: str = ""
 ) -> tuple[Calendar, list[Night]]:
-    """A night for each window; `late` are files by the night of their coming, with their window. `holds` and `lost`
-    have a letter for each night on which merges are held (h), or after which the state is lost (x)."""
+    """A night for each window; `late` are files by the night when they come, with their window. `holds` and `lost` have
+    a letter for each night on which merges are held (h), or after which the state is lost (x)."""
     nights: list[Night] = []
     files: dict[int, dict[str, Rows]] = {}
     for number in range(max(len(windows), *(night + 1 for night in late), 0)):
@@ -179,7 +179,7 @@ def test_a_schedule(name: str) -> None:
 
 
 def test_a_group_that_changed_is_read_back() -> None:
-    """Of two windows that one night sends."""
+    """The group of two windows that are sent in one night."""
     found, nights = job((OLD, PAIR), (LATER, ALONE))
     play("read back", found, nights[-1:], {"reads"})
 

@@ -1,4 +1,4 @@
-"""The product's times and its proof of a zone against the model of instants."""
+"""The product's times and its proof of a zone, compared with the model of instants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Rows = list[tuple[datetime, int]]
 
 
 def clock(chance: Random, zone: str, near: float = 0.5) -> datetime:
-    """A local time, with the probability `near` one about a change of the zone's clock, where its year has one."""
+    """A local time, with probability `near` one around a change of the zone's clock, if its year has one."""
     first = datetime(chance.randint(2006, 2024), 1, 1)
     days = [first + timedelta(days=day) for day in range(365)]
     shift = [day.replace(tzinfo=ZoneInfo(zone)).utcoffset() for day in days]
@@ -35,7 +35,7 @@ def clock(chance: Random, zone: str, near: float = 0.5) -> datetime:
 
 
 def altered(chance: Random, text: str, form: str) -> str:
-    """A text that may be no time of this form any more."""
+    """A string that may no longer be a time of this form."""
     kind, at = chance.randrange(4), chance.randrange(len(text))
     if "%b" in form and kind < 2:
         return text.replace(text.split(" ")[1], chance.choice(MONTHS))
@@ -45,8 +45,8 @@ def altered(chance: Random, text: str, form: str) -> str:
 
 
 def compare_times(times: list[tuple[str, str, int | None]], zones: Zones) -> None:
-    """Raise AssertionError where a time (its form, its text, when it was received) is another instant than the model's.
-    A text that its form would not write is free to be refused."""
+    """Raise AssertionError if a time (its form, its string, when it was received) is another instant than the model's.
+    A string that its form would not write may be refused."""
     read: dict[int, tuple[int | None, str, bool]] = {}
     for at, (form, text, received) in enumerate(times):
         shown = iso(text) if form == "iso" else wall(text, form) if form in FORMS else None
@@ -73,7 +73,7 @@ def compare_times(times: list[tuple[str, str, int | None]], zones: Zones) -> Non
 
 
 def some_times(chance: Random) -> tuple[list[tuple[str, str, int | None]], Zones]:
-    """Texts of several forms, altered ones among them, and numbers, on a local clock that may change its zone."""
+    """Strings of several forms, altered ones among them, and numbers, on a local clock that may change its zone."""
     zones: Zones = [(date.min, chance.choice(ZONES))]
     zones += [(date(chance.randint(2007, 2023), 7, 9), chance.choice(ZONES))] if chance.random() < 0.4 else []
     times: list[tuple[str, str, int | None]] = []
@@ -96,7 +96,7 @@ def some_times(chance: Random) -> tuple[list[tuple[str, str, int | None]], Zones
 
 
 def compare_proof(rows: Rows, zone: str) -> None:
-    """Raise AssertionError where a plan of Mixpanel's rows takes a wrong zone, or refuses a right one."""
+    """Raise AssertionError if a plan of Mixpanel's rows accepts a wrong zone, or refuses a right one."""
     lines = []
     for at, (moment, received) in enumerate(rows):
         ids = {"distinct_id": "u-1", "$insert_id": f"i-{at}", "mp_processing_time_ms": received // 1000}
@@ -110,7 +110,7 @@ def compare_proof(rows: Rows, zone: str) -> None:
 
 
 def zone_month(chance: Random) -> tuple[Rows, str, str]:
-    """Rows of a month about a clock change, its zone, and another zone that has its offset at one end of the month."""
+    """Rows of a month around a clock change, its zone, and another zone that has its offset at one end of the month."""
     true, rows, late = chance.choice(ZONES), Rows(), set[date]()
     first = clock(chance, true, near=0.9).replace(day=1, hour=0, minute=0, second=0)
     for _ in range(chance.randint(80, 240)):
@@ -119,7 +119,7 @@ def zone_month(chance: Random) -> tuple[Rows, str, str]:
         delay = chance.randint(900, 150_000) if chance.random() < 0.04 and moment.date() not in late else 0
         late |= {moment.date()} if delay else set()
         rows.append((moment, instant + (chance.randint(1, 25) + delay) * 1_000_000))
-    for minute in range(chance.choice((0, 0, 3))):  # a few late rows alone in their month
+    for minute in range(chance.choice((0, 0, 3))):  # a few late rows, and no others, in their month
         moment = first - timedelta(days=9, minutes=minute)
         rows.append((moment, micros(moment.replace(tzinfo=ZoneInfo(true))) + 7_200_000_000))
     days = first, first + timedelta(days=27)
@@ -129,7 +129,7 @@ def zone_month(chance: Random) -> tuple[Rows, str, str]:
 
 
 def check(seed: int) -> None:
-    """Compare the product with the model on what this seed makes; an AssertionError says what differs."""
+    """Compare the product with the model for this seed; an AssertionError says what differs."""
     if seed % 2:
         compare_times(*some_times(Random(seed)))
     else:
@@ -140,7 +140,7 @@ def check(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [2, 4, 6, 10, 16, 18, 20])
 def test_a_time_is_the_instant_that_its_form_and_zone_say(seed: int) -> None:
-    """Instants, refused texts and the zones that receive times allow are those of the model."""
+    """Instants, refused strings and the zones that receive times allow are those of the model."""
     check(seed)
 
 
@@ -157,8 +157,8 @@ def test_a_time_is_the_instant_that_its_form_and_zone_say(seed: int) -> None:
         ("%Y%m%d%H%M%S", "2016042415745"),
     ],
 )
-def test_a_text_that_is_no_time_of_the_form_is_refused(form: str, text: str) -> None:
-    """An hour of 13 in a half of the day, one of the other half, words that begin like a month, a digit too few."""
+def test_a_string_of_another_form_is_refused(form: str, text: str) -> None:
+    """An hour of 13 with AM or PM, one of the other half of the day, words that begin like a month, a digit too few."""
     compare_times(
         [(form, text, None), (form, datetime(2021, 2, 3, 14, 5, 6).strftime(form), None)], [(date.min, "UTC")]
     )
@@ -184,12 +184,12 @@ def month(zone: str, first: datetime) -> Rows:
 def test_a_wrong_zone_is_refused_although_few_days_of_a_month_show_it(
     true: str, candidate: str, first: datetime
 ) -> None:
-    """The days after a clock change contradict the zone, the other days of the month agree with it."""
+    """The days after a clock change contradict the zone; the other days of the month agree with it."""
     compare_proof([row for row in month(true, first) if row[0].month == first.month], candidate)
 
 
 def test_a_few_late_rows_alone_in_a_month_do_not_stop_the_right_zone() -> None:
-    """Three rows that were received two hours late are no clock."""
+    """Three rows that were received two hours late say nothing about the clock."""
     late = [(datetime(2021, 7, 2, 9, minute), 0) for minute in range(3)]
     zone = ZoneInfo("Europe/Berlin")
     alone = [(moment, micros(moment.replace(tzinfo=zone)) + 7_200_000_000) for moment, _ in late]

@@ -1,4 +1,4 @@
-"""Random sets of copies against the model of keys: which row stands, and that no other has any effect."""
+"""Random sets of copies against the model of keys: which row is sent, and that no other has any effect."""
 
 import json
 import random
@@ -32,7 +32,7 @@ RAW = "select event, distinct_id, strftime(timestamp, '%Y-%m-%dT%H:%M:%SZ'), pro
 
 
 def a_row(chance: random.Random, has: Collection[str], window: int, number: int) -> Row:
-    """A row of a day, or of the day before, of few people. No two have one moment."""
+    """A row of a day, or of the day before, of few people. No two have the same time."""
     types = [*["company"] * ("groups" in has), *[f"type{chance.randrange(7)}"] * ("types" in has)]
     kinds = ["event", "event", *["group"] * bool(types), *["profile"] * ("traits" in has)]
     kind, ids = chance.choice(["profile"] if "profiles" in has else kinds), chance.choice(["u", "d", "ud"])
@@ -68,7 +68,7 @@ def a_copy(chance: random.Random, has: Collection[str], row: Row, number: int) -
 
 
 def copies(chance: random.Random, without: Collection[str] = ()) -> tuple[str, list[Row], set[str]]:
-    """A tool, some rows of few people and days with their copies, and what is odd about them."""
+    """A tool, some rows of few people and days with their copies, and what is unusual about them."""
     has, made = {one for one in ODD.split() if chance.random() < 0.4} - set(without), list[Row]()
     tool = chance.choice(["segment", "segment", "shop", "generic", "keyless"])
     for _ in range(chance.randint(5, 12)):
@@ -83,7 +83,7 @@ def copies(chance: random.Random, without: Collection[str] = ()) -> tuple[str, l
 
 
 def odd_json(value: Any, chance: random.Random) -> str:
-    """The same JSON with members in another order, and escapes where none are needed."""
+    """The same JSON with members in another order, and unnecessary escapes."""
     if isinstance(value, dict):
         members = [f"{odd_json(name, chance)} : {odd_json(one, chance)}" for name, one in value.items()]
         return "{" + ", ".join(chance.sample(members, len(members))) + "}"
@@ -98,8 +98,8 @@ def check(seed: int, without: Collection[str] = ()) -> None:
 
 
 def judge(title: str, tool: str, rows: list[Row], has: Collection[str] = ()) -> None:
-    """In another order and spelled otherwise the rows give the same, and that is what the model says."""
-    # What is rejected, or of another time than asked for, takes no part (your-export.md, Choose rows; invariant 7).
+    """In another order and with another spelling the rows give the same result, and it is that of the model."""
+    # What is rejected, or outside the requested time, has no effect (your-export.md, Choose rows; invariant 7).
     kept = [one for one in rows if one.name or one.kind != "event"]
     kept = [one for one in kept if "outside" not in has or SINCE <= one.at < UNTIL]
     if not kept:
@@ -134,7 +134,7 @@ def judge(title: str, tool: str, rows: list[Row], has: Collection[str] = ()) -> 
                 return
             with running() as service:
                 pipeline.apply_plan(plan_folder, service.url, ApplyOptions(), project_key=service.capture_key)
-                events = service.events()  # the uuid of a profile is that of its bytes
+                events = service.events()  # the uuid of a profile depends on its bytes
                 landings.append(
                     {(one.uuid * (one.event[:1] != "$"), one.event, one.distinct_id, one.timestamp) for one in events}
                 )
@@ -150,7 +150,7 @@ def judge(title: str, tool: str, rows: list[Row], has: Collection[str] = ()) -> 
 
 
 def compare(where: str, service: Any, target: Target, once: bool = True) -> None:
-    """What is at the service, and what the model says; unless `once`, a row may have arrived twice."""
+    """Compare the service's content with the model; unless `once`, a row may have arrived twice."""
     arrived = [(name, id, time, json.loads(text)) for name, id, time, text in service.select(RAW)]
     found = Counter((said["key"], *one, said["value"]) for *one, said in arrived if "key" in said)
     sent = target.events.values()
@@ -166,12 +166,12 @@ def compare(where: str, service: Any, target: Target, once: bool = True) -> None
 
 
 def real(profiles: dict[Any, Any]) -> dict[Any, Any]:
-    """Without nulls, which count as absent (docs/know/service.md, Persons)."""
+    """Without nulls, which count as missing (docs/know/service.md, Persons)."""
     return {one: {name: value for name, value in said.items() if value is not None} for one, said in profiles.items()}
 
 
 def same(what: str, found: Any, expected: Any) -> None:
-    """An AssertionError that shows what one has and the other has not."""
+    """An AssertionError that shows what only one of them has."""
     if isinstance(found, Counter | set):
         found, expected = found - expected, expected - found
     assert found == expected, f"{what}\n  the product: {found}\n  the model:   {expected}"
@@ -181,7 +181,7 @@ test_of_copies_one_stands_and_no_other_has_an_effect = pytest.mark.parametrize("
 
 
 @pytest.mark.parametrize("tool", ["segment", "generic"])
-def test_a_row_of_another_person_is_no_copy(tool: str) -> None:
+def test_a_row_of_another_person_is_not_a_copy(tool: str) -> None:
     """It stops the plan (`Row.event`)."""
     first = Row("event", "k0", 3_600, 3_601, "u0", name="Seen", values=(("value", 1),))
     judge("another person", tool, [first, replace(first, user="u1", received=3_609)])
@@ -215,9 +215,9 @@ def test_a_set_of_copies(name: str, tool: str) -> None:
     rows = SETS[name]
     if tool != "segment" and any(one.kind != "event" for one in rows):
         pytest.skip("calls of Segment alone")
-    if tool == "shop":  # of which the first one received stands
+    if tool == "shop":  # of which the first one received is sent
         rows = [replace(one, received=DAY - (one.received or 0)) for one in rows]
-    if tool == "generic":  # without receive times the latest stands
+    if tool == "generic":  # without receive times the latest is sent
         rows = [replace(one, at=one.at + (one.received or 0) - FIRST.at, received=None) for one in rows]
     judge(name, tool, rows)
 

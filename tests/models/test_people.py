@@ -1,4 +1,4 @@
-"""Plans of random exports make at the target the persons, profiles and groups that the model of people knows."""
+"""Plans of random exports give at the target the persons, profiles and groups of the model of people."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def stamp(at: int) -> str:
 
 
 def dollars(given: Row) -> Row:
-    """Of the names `_x` stands for `$x`."""
+    """In these names `_x` means `$x`."""
     return {f"${name[1:]}" if name[0] == "_" else name: value for name, value in given.items()}
 
 
@@ -151,7 +151,7 @@ def seen(tool: str, chance: random.Random, at: int, user: str | None, device: st
 
 
 def record(tool: str, chance: random.Random, at: int) -> Place | None:
-    """The tool's own statement that two ids are one person. Braze's names Braze's own ids alone."""
+    """The tool's own statement that two ids are one person. Braze's names only Braze's own ids."""
     kept, other = chance.sample(DEVICES if tool == "braze" else [*DEVICES, *USERS], 2)
     match tool:
         case "segment" | "rudderstack":
@@ -173,13 +173,13 @@ def record(tool: str, chance: random.Random, at: int) -> Place | None:
 
 def instance(chance: random.Random, times: Sequence[int]) -> Iterator[Place]:
     """Events of the service itself. Each id has an event before it is merged, so that both readings of the documents,
-    by the records and by the service's own rules, say the same."""
+    by the records and by the service's own rules, agree."""
     ids, names = [*DEVICES, *USERS], ["plan", "seats", "$initial_utm_source"]
     merges = {"$identify": "_anon_distinct_id", "$create_alias": "alias", "$merge_dangerously": "alias"}
     for number, at in enumerate(times):
         (id_, other), name = chance.sample(ids, 2), chance.choice(["Seen", "Seen", "$exception", "group", *merges])
         given: Row = {"_set": some(chance, names), "_set_once": some(chance, names)} if chance.random() < 0.6 else {}
-        for name in given.get("_set", ()):  # what an event that sets a null also sets once, no document says
+        for name in given.get("_set", ()):  # no document says what an event sets once if it also sets it to null
             if given["_set"][name] is None:
                 given["_set_once"].pop(name, None)
         if number < len(ids):
@@ -226,7 +226,7 @@ def export(tool: str, chance: random.Random) -> list[Place]:
 
 
 def land(tool: str, rows: Sequence[Place], room: Room, pieces: int = 1, **asked: Any) -> Plan:
-    """Plan these rows, cut into files, and send the plan."""
+    """Plan these rows, split into files, and send the plan."""
     with TemporaryDirectory() as place:
         folder = Path(place, "export")
         folder.mkdir()
@@ -247,7 +247,8 @@ def land(tool: str, rows: Sequence[Place], room: Room, pieces: int = 1, **asked:
 
 
 def tiles(plan: Plan, room: Room) -> None:
-    """The report says how many events, persons and merged identities there will be; groups' own persons apart."""
+    """The report says how many events, persons and merged identities there will be; groups' own persons are
+    separate."""
     some = [one.distinct_ids for one in room.persons() if not one.distinct_ids[0].startswith("$")]
     there = room.count(), len(some), sum(len(ids) - 1 for ids in some)
     said = plan.events.made, plan.people.profiles.persons(plan.options.persons), plan.events.phases["identities"]
@@ -255,7 +256,7 @@ def tiles(plan: Plan, room: Room) -> None:
 
 
 def found(room: Room, right: People) -> People:
-    """What stands at the target, of the ids that the model has and of the properties that tests use."""
+    """The target's content, for the ids of the model and the properties that tests use."""
     ids = frozenset[str]().union(*right.profiles)
     names = SEEN_NAMES.union(*right.profiles.values())
     profiles = {
@@ -267,7 +268,8 @@ def found(room: Room, right: People) -> People:
 
 
 def compare(tool: str, rows: Sequence[Place], pieces: int = 1, final: bool = False, **asked: Any) -> None:
-    """Hold what a plan of these rows makes at the target against the model. Raises AssertionError with what differs."""
+    """Compare the result of a plan of these rows at the target with the model. Raises AssertionError with what
+    differs."""
     right = people(tool, [row for _, row in rows], asked.get("own"), ("utm_source",) if final else ())
     room = fresh(promote_properties="on" if final else "off")
     tiles(land(tool, rows, room, pieces, **(asked | ({"promoted_properties": "final"} if final else {}))), room)
@@ -289,7 +291,7 @@ def check(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_exports(seed: int) -> None:
-    """Who is one person, with which profile and in which groups, is what the model says."""
+    """Who is one person, with which profile and in which groups, agrees with the model."""
     check(seed)
 
 
@@ -299,7 +301,7 @@ def calls() -> list[Place]:
 
 SHARED = [posthog(1, "a"), posthog(2, "b"), posthog(3, "c")]
 CASES: dict[str, tuple[str, list[Place]]] = {
-    # An id that only comes with its user is the bridge to what a record joins to it.
+    # An id that appears only with its user connects it to what a record joins.
     "a bridge of Segment": ("segment", calls()),
     "superseded, of the same user": ("segment", [
         call(1, None, "d"), call(2, "u1", "e"), call(2, "u1", "d", receivedAt=iso(0)),
@@ -343,7 +345,7 @@ CASES: dict[str, tuple[str, list[Place]]] = {
     "a dangerous merge sets": ("posthog", [
         *SHARED, posthog(4, "b", "$merge_dangerously", alias="a", _set={"plan": 1}),
     ]),
-    # The service takes a stored null for absent.
+    # The service reads a stored null as missing.
     "a null, once": ("posthog", [posthog(1, "a", _set_once={"plan": None}), posthog(2, "a", _set_once={"plan": 1})]),
     "a null, then once": ("posthog", [
         posthog(1, "a", _set={"plan": None}), posthog(2, "a", _set_once={"plan": 1}),
@@ -377,7 +379,7 @@ def test_cases(name: str) -> None:
 
 
 def test_files() -> None:
-    """A profile does not depend on how its rows are cut into files."""
+    """A profile does not depend on how its rows are split into files."""
     once = [posthog(at, "a", _set_once={"plan": plan}) for at, plan in [(1, "x"), (3, "x"), (4, "y"), (5, "x")]]
     rows = [once[0], posthog(2, "a", _unset=["plan"]), once[1], once[2], once[3]]
     compare("posthog", rows, pieces=2)
@@ -391,12 +393,12 @@ def test_promoted(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["system", "NULL", "Nan", "anonymous-user", "u7 ", "é" * 120])
 def test_the_other_endpoint(name: str, tmp_path: Path) -> None:
-    """A plan for the per-event endpoint plans no merge that cannot happen there, nor what is dropped there."""
+    """A plan for the per-event endpoint has no merge that cannot happen there, and nothing that is dropped there."""
     rows = [generic(1, None, "d")[1], generic(2, name, "d")[1], generic(3, name.strip(), None)[1]]
     options = PlanOptions(mapping="generic", dialect="posthog", as_of=AS_OF, workers=0, settings=SETTINGS)
     plan = pipeline.plan_export(write(tmp_path / "export", rows), tmp_path / "plan", options)
     if not plan.ready:
-        return  # that it stops is right as well
+        return  # stopping is right as well
     room = fresh(per_event="on")
     outcome = run(tmp_path / "plan", room.url, key=room.key())
     assert outcome.counts.refused == 0
@@ -413,7 +415,7 @@ def test_groups_of_anonymous_events(tmp_path: Path) -> None:
 
 
 def test_the_group_call_of_a_person_to_forget(tmp_path: Path) -> None:
-    """Whoever is among --exclude-ids makes no group either."""
+    """People in --exclude-ids do not make a group either."""
     rows = [call(1, "u", None)[1], call(2, "u", None, "group", groupId="acme", traits={"seats": 1})[1]]
     (tmp_path / "gone.txt").write_text("u\n")
     plan = planned(tmp_path, "segment", rows, exclude_ids=tmp_path / "gone.txt")

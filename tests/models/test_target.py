@@ -24,7 +24,7 @@ KEYS = ["7", 7, 7.0, 7.5, "acme", "zoo"]
 
 
 def some(chance: random.Random, names: str, most: int = 2) -> dict[str, Any]:
-    """An object of a few of these names."""
+    """An object with a few of these names."""
     return {name: chance.choice(VALUES) for name in chance.sample(names, chance.randint(0, most))}
 
 
@@ -43,13 +43,13 @@ def history(chance: random.Random) -> list[dict[str, Any]]:
             properties |= chance.choice([{}, {"$group_set": None}, {"$group_set": some(chance, "pq")}])
         if not name.startswith("$group") and chance.random() < 0.5:  # no document says what a group event's $set does
             properties |= {"$set": some(chance, "pqr"), "$set_once": some(chance, "pqrs")}
-            # No document says what an $unset makes of a name that the same event sets.
+            # No document says what an $unset does to a name that the same event sets.
             properties |= {} if number % 2 else {"$set": some(chance, "tz")}
         elif not name.startswith("$group") and chance.random() < 0.2:
             properties["$unset"] = chance.choice([["t", "z"], {"t": ""}, "t"])
         if chance.random() < 0.1:
             properties["$process_person_profile"] = chance.choice([False, False, True, "false"])
-        if not name.startswith("$group") and chance.random() < 0.2:  # nor which of two types of one event is first
+        if not name.startswith("$group") and chance.random() < 0.2:  # nor which of two types in one event is first
             properties["$groups"] = chance.choice([{f"t{chance.randint(0, 6)}": chance.choice(KEYS)}, ["t0"], None])
         if not name.startswith("$group") and chance.random() < 0.3:
             properties |= {chance.choice(PROMOTED): chance.choice(["x", "y", None])}
@@ -59,7 +59,7 @@ def history(chance: random.Random) -> list[dict[str, Any]]:
 
 
 def send_per_event(room: Room, events: list[dict[str, Any]]) -> None:
-    """The same events to the other endpoint, where the id stands beside the properties and is a text."""
+    """The same events to the other endpoint, where the id is next to the properties and is a string."""
     headers = {
         "authorization": f"Bearer {room.key()}", "posthog-sdk-info": "models/1/", "posthog-attempt": "1",
         "posthog-request-id": str(UUID(int=1)), "posthog-request-timestamp": "2023-11-14T22:13:20Z",
@@ -70,7 +70,7 @@ def send_per_event(room: Room, events: list[dict[str, Any]]) -> None:
 
 
 def state(target: Target) -> dict[str, Any]:
-    """What the model has, written as `landed` writes it."""
+    """The model's content, written as `landed` writes it."""
     persons = {
         ids: (one.identified, one.created, json.dumps(one.properties, sort_keys=True))
         for ids, one in target.persons().items()
@@ -79,7 +79,7 @@ def state(target: Target) -> dict[str, Any]:
 
 
 def landed(room: Room) -> dict[str, Any]:
-    """What the local service has."""
+    """The local service's content."""
     kinds = (ALREADY, ILLEGAL, NO_PROFILE)
     return {
         "persons": {
@@ -93,7 +93,7 @@ def landed(room: Room) -> dict[str, Any]:
 
 
 def compare(events: list[dict[str, Any]], per_event: bool, promote: bool) -> None:
-    """Hold the local service against the model. Raises AssertionError with what differs."""
+    """Compare the local service with the model. Raises AssertionError with what differs."""
     room = fresh(promote_properties="on" if promote else "off", **({"per_event": "on"} if per_event else {}))
     target = Target(per_event, PROMOTED if promote else ())
     if per_event:

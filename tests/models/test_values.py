@@ -1,4 +1,4 @@
-"""The product's events of random rows and mappings against the model of the mapping language."""
+"""The product's events of random rows and mappings, compared with the model of the mapping language."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ NAMES = ("a", "b", "c", "shop_a", "shop_b", "shop_a_2", "$set", "token", "distin
 
 
 def difference(expected: Outcome, found: dict[str, str]) -> tuple[str, list[str]]:
-    """What is wrong with the properties of an event, and what is lost of members with one name, which the documents do
-    not say are all sent: then the loss is counted. A null may be there or not."""
+    """What is wrong with the properties of an event, and what is lost of members with one name: the documents do not
+    say that all are sent, so the loss is counted. A null may be there or not."""
     left = {name: value for name, value in found.items() if value != "null"}
     wanted = {name: text(value) for name, value in expected.properties.items() if value != "null"}
     wrong = [
@@ -47,7 +47,7 @@ def difference(expected: Outcome, found: dict[str, str]) -> tuple[str, list[str]
 
 
 def written(rows: Sequence[Row], form: str) -> bytes:
-    """Rows as a file: JSON lines with their names and digits as they are, or a table of texts."""
+    """Rows as a file: JSON lines with their names and digits as they are, or a table of strings."""
     if form == "jsonl":
         return "\n".join(map(text, rows)).encode()
     names = list(dict.fromkeys(name for row in rows for name, _ in row))
@@ -60,7 +60,7 @@ def written(rows: Sequence[Row], form: str) -> bytes:
 
 
 def compare(mapping: dict[str, Any], rows: Sequence[Row], form: str = "jsonl") -> None:
-    """Raise AssertionError where the product makes other properties of the rows than the model."""
+    """Raise AssertionError if the product makes other properties of the rows than the model."""
     plan, events = sent(HEAD | mapping, {f"rows.{form}": written(rows, form)})
     reported = [(datetime.fromisoformat(event.timestamp).timestamp(), event.own_properties()) for event in events]
     found = {(at, properties.get("n")): properties for at, properties in reported}
@@ -87,7 +87,7 @@ def rows_of(chance: Random, names: Sequence[str], values: Sequence[str], count: 
 
 
 def sections(chance: Random) -> tuple[dict[str, Any], list[Row], str]:
-    """Changes of properties that want each other's names, in `properties` and in the rule of an event."""
+    """Changes of properties that compete for names, in `properties` and in the rule of an event."""
     form = chance.choice(("jsonl", "jsonl", "csv", "parquet"))
     rename = {old: new for old, new in zip("abc", chance.sample("abcdegh", 3), strict=True) if old != new}
     free = [name for name in "abcde" if name not in {*rename, *rename.values()} or name == "d"]
@@ -110,7 +110,7 @@ def sections(chance: Random) -> tuple[dict[str, Any], list[Row], str]:
 
 
 def decoders(chance: Random) -> tuple[dict[str, Any], list[Row]]:
-    """Decoders by which two members come to one name."""
+    """Decoders by which two members get one name."""
     loaded = {"loaded": "yes", "into": "p", "stay": ["name", "user", "at"], "names": ["$os"]}
     kinds: list[tuple[dict[str, Any], str]] = [
         ({"nest": ["p"]}, "p.x p.y p.x.z q"),
@@ -154,7 +154,7 @@ def compare_files(chance: Random) -> None:
 
 
 def compare_copies(chance: Random) -> None:
-    """Rows are copies where the canonical content of their key is one: as many events as there are contents."""
+    """Rows are copies if the canonical content of their key is the same: as many events as there are contents."""
     numbers = "1 1.0 0 -0.0 0.10 1e2 100 12345678901234567 12345678901234567.0 1.23456789012345671 1.23456789012345672"
     forms = ('{"x":%s,"y":%s}', '{"y":%s,"x":%s}', "[%s,%s]")
     keys = [chance.choice(forms) % (*chance.choices(numbers.split(), k=2),) for _ in range(30)]
@@ -167,7 +167,7 @@ def compare_copies(chance: Random) -> None:
 
 
 def check(seed: int) -> None:
-    """Compare the product with the model on what this seed makes; an AssertionError says what differs."""
+    """Compare the product with the model for this seed; an AssertionError says what differs."""
     chance = Random(seed)
     match seed % 5:
         case 0 | 1:
@@ -182,5 +182,5 @@ def check(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_an_event_has_what_the_mapping_says_of_its_row(seed: int) -> None:
-    """Properties, files and copies are those of the model."""
+    """Properties, files and copies agree with the model."""
     check(seed)

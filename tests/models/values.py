@@ -1,4 +1,4 @@
-"""What the mapping language says of a row: which properties its event has, by the documents alone.
+"""What the mapping language says about a row: the properties of its event, from the documents alone.
 
 A value is its JSON text, an object a list of (name, value): digits and repeated names stay as they are written. Where
 two values want one name, none goes without being counted (docs/know/promises.md, "Nothing silent").
@@ -25,7 +25,7 @@ class Items(list[Row]):
 @dataclass
 class Outcome:
     """The properties of an event. One of the values of a `contested` name has it. The others, and the `displaced` ones,
-    have names made of theirs. `collisions` counts the values that a rule leaves without their own name."""
+    have names derived from theirs. `collisions` counts the values that a rule leaves without their own name."""
 
     properties: dict[str, Any] = field(default_factory=dict)
     contested: dict[str, list[Any]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ def text(value: Any) -> str:
 
 
 def decoded(decoder: Mapping[str, Any], row: Row) -> Iterator[Row]:
-    """The plain rows of a row (mapping-reference.md, "Decoders"), with both of two members that come to one name."""
+    """The plain rows of a row (mapping-reference.md, "Decoders"), with both of two members that get one name."""
     columns = dict(row)
     match decoder:
         case {"nest": [into]}:  # "if a name has several dots, the first one counts"
@@ -78,7 +78,7 @@ def renamed(names: Iterable[str], rename: Mapping[str, str]) -> tuple[dict[str, 
 
 
 def outcome(mapping: Mapping[str, Any], pairs: Row) -> Outcome:
-    """What becomes of a decoded row (mapping-reference.md, "Sections": blanks, events, properties)."""
+    """The outcome of a decoded row (mapping-reference.md, "Sections": blanks, events, properties)."""
     section, made = mapping.get("properties", {}), Outcome()
     rule = mapping.get("events", {}).get(json.loads(text(dict(pairs)["name"])), {})
     missing = {json.dumps(one) for one in mapping.get("blanks", {}).get("texts", ())}

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not AVAILABLE, reason="backcast was installed wi
 
 
 def agree(rows: int, seed: int) -> None:
-    """Compare so many rows, and that they were rows of every kind."""
+    """Compare this many rows, and check that there were rows of every kind."""
     wrong, counts = compared(rows, seed)
     assert wrong == []
     assert counts["rows"] > 0.7 * rows
@@ -32,7 +32,7 @@ def test_native_and_python_agree_on_mutated_exports_of_every_tool() -> None:
 
 
 def test_a_plan_has_one_digest_with_a_compiler_and_without(tmp_path: Path) -> None:
-    """Also where rows are broken and integers are large: what is sealed says nothing of the machine."""
+    """Also if rows are broken and integers are large: what is sealed does not depend on the machine."""
     _, content = content_of(len(SETTINGS) * 3)  # of Mixpanel
     content += b'12345678901234567890\n{"event":"Seen","properties":{"a":12345678901234567890\n\n12345678901234567891\n'
     export = tmp_path / "export.jsonl"

@@ -42,7 +42,7 @@ needs_native = pytest.mark.skipif(not AVAILABLE, reason="backcast was installed 
 
 
 def plain(value: Any) -> Any:
-    """A row or value with every Raw as bytes and Members as dicts, to be compared."""
+    """A row or value with every Raw as bytes and Members as dicts, for comparison."""
     if AVAILABLE and isinstance(value, native.Members):
         value = value.as_dict()
     if isinstance(value, dict):
@@ -50,8 +50,8 @@ def plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, Raw) else value
 
 
-def told(data: bytes, *, members: bool, opens: tuple[str, ...], observe: bool) -> tuple[list[Any], list[Any]]:
-    """What a reader gives: the rows, and the warnings in the order of the rows."""
+def read_by(data: bytes, *, members: bool, opens: tuple[str, ...], observe: bool) -> tuple[list[Any], list[Any]]:
+    """A reader's result: the rows, and the warnings in the order of the rows."""
     rows = JsonlRows(data, observe=observe, opens=opens, members=members)
     found: list[Any] = []
     for row in rows:
@@ -80,7 +80,7 @@ def joined(opening: str, parts: list[str], closing: str, space: str) -> str:
 
 
 def lists(value: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Lists and objects of these."""
+    """JSON lists and objects with these values."""
     member = st.builds(lambda name, space, one: f'"{name}"{space}:{space}{one}', NAMES, SPACE, value)
     return st.builds(joined, st.just("["), st.lists(value, max_size=3), st.just("]"), SPACE) | st.builds(
         joined, st.just("{"), st.lists(member, max_size=5), st.just("}"), SPACE
@@ -124,10 +124,10 @@ LINES = st.one_of(
 def test_each_line_becomes_the_row_that_python_reads(
     lines: list[bytes], end: bytes, observe: bool, opens: tuple[str, ...]
 ) -> None:
-    """Whatever the lines hold, rows, broken rows and warnings are those of the reader in Python."""
+    """Whatever the lines contain, rows, broken rows and warnings are those of the reader in Python."""
     data = b"\n".join(lines) + end
-    expected = told(data, members=False, opens=opens, observe=observe)
-    assert told(data, members=True, opens=opens, observe=observe) == expected
+    expected = read_by(data, members=False, opens=opens, observe=observe)
+    assert read_by(data, members=True, opens=opens, observe=observe) == expected
 
 
 @needs_native
@@ -136,7 +136,7 @@ def test_each_line_becomes_the_row_that_python_reads(
 def test_members_behave_as_a_dict(row: dict[str, Any], data: st.DataObject) -> None:
     """Any sequence of lookups and changes gives what a dict of Raw gives, in its order."""
     line = json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    (expected,) = told(line, members=False, opens=(), observe=False)[0]
+    (expected,) = read_by(line, members=False, opens=(), observe=False)[0]
     (members,) = JsonlRows(line, observe=False, members=True)
     if isinstance(members, (dict, BrokenRow)):
         return  # half of a surrogate pair: Python read it
@@ -171,7 +171,7 @@ def mapper_of(name: str) -> Any:
     """A shipped mapping, or one of those above, compiled."""
     named = FLAT.replace("properties: {", "properties: {rest: drop, ")
     some = f"{FLAT}blanks: {{json: missing, texts: [Web, '-1'], in: [user, odd]}}\n"
-    # Columns under their own names beside properties of these names.
+    # Columns under their own names next to properties of these names.
     blanks = EVERYTHING.replace("  open: /properties\n", "  open: /properties\n  rest: keep\n")
     blanks += 'blanks: {texts: [NA, null, q"uote]}\n'
     # The object with the properties is computed, so that it is not opened with its row.
@@ -246,7 +246,7 @@ def rows_of(draw: st.DrawFn, name: str) -> bytes:
 
 
 def made(name: str, data: bytes, *, members: bool, observe: bool) -> dict[str, Any]:
-    """All that the rows become, to be compared."""
+    """Everything that the rows become, for comparison."""
     mapper, options = mapper_of(name)
     assert mapper.map_members is not None
     rows = JsonlRows(data, observe=observe, opens=mapper.opens, members=members)
@@ -267,7 +267,7 @@ def made(name: str, data: bytes, *, members: bool, observe: bool) -> dict[str, A
 @settings(max_examples=25, deadline=None)
 @given(data=st.data(), observe=st.booleans())
 def test_each_row_becomes_the_events_that_python_makes(name: str, data: st.DataObject, observe: bool) -> None:
-    """Events, rejects, skips, links, warnings and all else of a block are the same either way."""
+    """Events, rejects, skips, links, warnings and everything else of a block are the same either way."""
     lines = b"\n".join(data.draw(st.lists(rows_of(name), min_size=1, max_size=5)))
     expected = made(name, lines, members=False, observe=observe)
     assert made(name, lines, members=True, observe=observe) == expected
@@ -279,7 +279,7 @@ OBSERVED = st.tuples(
     st.none() | st.builds(Note, TEXTS), st.dictionaries(st.sampled_from(["$set", "$groups", "x"]), st.integers()),
     st.booleans(),
 )  # fmt: skip
-"""The last says whether it goes the slow way."""
+"""The last element says whether it goes the slow way."""
 
 
 @needs_native
@@ -307,7 +307,7 @@ def test_what_a_plan_retains_of_an_event_is_the_same(rows: list[Any], cut: int |
 
 @needs_native
 def test_the_events_compared_are_events() -> None:
-    """The rows above are no mere rejects: a plain one of each mapping is mapped, in the C part's own way."""
+    """The rows above are not only rejects: a plain one of each mapping is mapped, in the C part's own way."""
     flat = {"name": "Seen", "user": "u", "at": 1672531358, "id": "i", "city": "Bonn", "a": 1}
     amplitude = {"event_type": "Seen", "event_time": "2023-01-02 03:04:05", "device_id": "d", "$insert_id": "i"}
     properties = {"time": 1672531358, "distinct_id": "u", "$insert_id": "i", "a": 1}
@@ -325,7 +325,7 @@ def test_the_events_compared_are_events() -> None:
 
 
 def test_a_mapping_that_asks_for_more_is_left_to_python() -> None:
-    """A mapping with an object that is asked for besides being opened has no mapper of Members."""
+    """A mapping that reads an object as well as opening it has no mapper of Members."""
     again = EVERYTHING.replace("spread: [{from: more,", "spread: [{from: /properties,")
     mapper = language.compile(parse(again, "mine"), SealedOptions(as_of=AS_OF, zones=(("UTC", ""),)))
     assert mapper.map_members is None
@@ -338,7 +338,7 @@ def test_a_mapping_that_asks_for_more_is_left_to_python() -> None:
 @example('{"a":null,"b":{"c":[1]}} ', True, True)
 @example('"\\ud800"', False, True)
 def test_an_object_is_opened_as_python_opens_it(text: str, quoted: bool, as_raw: bool) -> None:
-    """A value or a text of one; what is not plain is left to Python."""
+    """A value, or a string with one; anything unusual is left to Python."""
     json_text = json.dumps(text).encode() if quoted else text.encode("utf-8", "surrogatepass")
     value = Raw(json_text) if as_raw else json_text.decode("utf-8", "surrogatepass")
     found = native.Opener()(value)
@@ -385,8 +385,8 @@ def test_without_the_c_part_all_is_python() -> None:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
 def test_what_does_not_load_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library that lacks a symbol is compiled without a word: the build says so, and leaves the one before. So it is
-    without a compiler."""
+    """A library that lacks a symbol compiles without a message: the build says so, and keeps the previous one. The same
+    holds without a compiler."""
     (tmp_path / "lacking.c").write_text("void *nowhere(void); void *PyInit__native(void) { return nowhere(); }")
     (tmp_path / build.NAME).write_text("the one before")
     monkeypatch.setattr(build, "FOLDER", tmp_path)
@@ -401,7 +401,7 @@ def test_what_does_not_load_is_not_installed(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
 def test_the_c_part_compiles_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiler has nothing to say, and what it made can be loaded."""
+    """The compiler prints nothing, and its result can be loaded."""
     monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-Werror"))
     found = build.build(tmp_path)
     if found == "Python's headers are not installed":

@@ -1,4 +1,5 @@
-"""The C part holds its bounds whatever Python hands it: wrong types, sizes, callbacks that raise, change or come again.
+"""The C part keeps within its bounds whatever Python passes: wrong types, sizes, callbacks that raise, change things or
+call again.
 
 Each of these is harmless or an error of Python's. `make sanitize` runs them where a byte too many is seen.
 """
@@ -36,12 +37,12 @@ def members_of(text: bytes = b"{}", *opens: str) -> Any:
 
 
 def many(count: int, what: str = "n") -> bytes:
-    """A row of so many members."""
+    """A row with this many members."""
     return b"{" + b",".join(b'"%s%d":%d' % (what.encode(), number, number) for number in range(count)) + b"}"
 
 
 class Late:
-    """Does something when it is let go of."""
+    """Does something when it is released."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self.act = act
@@ -51,7 +52,7 @@ class Late:
 
 
 class Zone(tzinfo):
-    """A zone that does something when it is asked, as msgspec does while it encodes a time."""
+    """A zone that does something when it is asked, as msgspec asks it while it encodes a time."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self.act = act
@@ -63,7 +64,7 @@ class Zone(tzinfo):
 
 
 def renames(changes: list[tuple[Any, ...]], collided: Any = None, watched: Any = (), seen: Any = None) -> Any:
-    """The Renames of these, whose callbacks are there to be seen."""
+    """The Renames of these, with callbacks that the tests can see."""
     return native.Renames(tuple(changes), collided or (lambda *_: ()), frozenset(watched), seen or (lambda _, w: w))
 
 
@@ -88,7 +89,7 @@ def test_more_names_than_there_were_are_renamed(added: int) -> None:
 
 
 def test_what_a_callback_took_away_is_not_renamed() -> None:
-    """A collision's callback may take out everything but what was taken out before it."""
+    """A collision's callback may remove everything except what was removed before it."""
     row = members_of(b'{"a":1,"b":2,"c":3,"d":4,"e":5}')
 
     def collided(old: str, new: str, value: Any, members: Any, warnings: Any) -> Any:
@@ -102,7 +103,7 @@ def test_what_a_callback_took_away_is_not_renamed() -> None:
 
 
 def test_a_callback_that_raises_loses_no_reference() -> None:
-    """Its error comes through, and what was taken out is let go of once."""
+    """Its error is raised, and what was removed is released once."""
     marker = object()
     before = sys.getrefcount(marker)
 
@@ -120,7 +121,7 @@ def test_a_callback_that_raises_loses_no_reference() -> None:
 
 
 def test_a_callback_may_rename_the_same_row_again() -> None:
-    """Called within itself, for the same members."""
+    """It is called within itself, for the same members."""
     row = members_of(many(70))
     depth = []
 
@@ -144,7 +145,7 @@ def test_a_mapping_may_rename_more_names_than_fit_into_sixteen_bits() -> None:
 
 
 def test_members_may_change_while_a_value_of_theirs_ends() -> None:
-    """What a value does when it is let go of comes after all else."""
+    """What a value does when it is released happens after everything else."""
 
     def grow() -> None:
         for number in range(300):
@@ -167,7 +168,8 @@ def test_an_object_with_more_members_than_there_is_room_for_is_left_to_python() 
 
 
 def test_members_may_change_while_they_are_written() -> None:
-    """An encoder that runs Python meets another row than the one that was measured: an error, or the row as it is."""
+    """An encoder that runs Python may find another row than the one that was measured: an error, or the row as it
+    is."""
     write = native.Writer(frozenset(["distinct_id"]), TAIL, TAIL)
 
     def grow() -> None:
@@ -203,7 +205,7 @@ def test_members_are_not_copied_into_themselves() -> None:
 
 
 def test_members_are_not_values_of_members() -> None:
-    """They would be let go of without end; the object that is opened with its row is its own."""
+    """They would be released without end; the object that is opened with its row is its own."""
     row = members_of(b'{"p":{"a":1},"b":2}', "p")
     for put in (
         lambda: row.__setitem__("x", row),
@@ -215,7 +217,7 @@ def test_members_are_not_values_of_members() -> None:
 
 
 class Name(str):
-    """A name that compares by Python of its own."""
+    """A name that compares by its own Python code."""
 
     def __hash__(self) -> int:
         return hash(str(self))
@@ -225,7 +227,7 @@ class Name(str):
 
 
 def test_a_name_is_a_str() -> None:
-    """Nothing else is put into a row, or looked for by Python of its own."""
+    """Nothing else is put into a row, or looked up by its own Python code."""
     row = members_of(b'{"a":1}')
 
     def refused(build: Callable[..., object], *given: Any) -> None:
@@ -245,7 +247,7 @@ def test_a_name_is_a_str() -> None:
 
 
 def test_an_observer_looks_for_attributes_of_any_object() -> None:
-    """Slots of one type are never read from another, also where asking a type runs Python that asks for one more."""
+    """Slots of one type are never read from another, also if asking a type runs Python that asks for one more."""
     observed: list[Any] = [native.Observer([], [], [])]
 
     class Other:
@@ -285,7 +287,7 @@ class Index:
 
 
 def things(chance: random.Random) -> Iterator[Any]:
-    """Anything that may be handed over, rightly or wrongly."""
+    """Anything that may be passed, right or wrong."""
     row = members_of(many(chance.choice((0, 1, 31, 32, 33, 70))))
     pool: list[Callable[[], Any]] = [
         lambda: chance.choice(["a", "n0", "n31", "", "\ud800", "é" * 300, "$set", "$ip", "p", "x" * 5000]),
@@ -313,7 +315,7 @@ def things(chance: random.Random) -> Iterator[Any]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_called_with_whatever_answers_or_raises(seed: int) -> None:
-    """Each type made of anything, each of its methods called with anything: no crash, no other kind of error."""
+    """Each type made with anything, each of its methods called with anything: no crash, no other kind of error."""
     chance = random.Random(seed)
     given = things(chance)
     types = [native.Lines, native.Renames, native.Spread, native.Writer, native.Opener, native.Observer]
@@ -349,7 +351,7 @@ def test_whatever_is_called_with_whatever_answers_or_raises(seed: int) -> None:
 
 
 def test_rows_may_be_read_by_several_at_once() -> None:
-    """Readers that take turns do not mistake each other's names for their own twice."""
+    """Readers that take turns never mistake each other's names for their own repeated ones."""
     line = b'{"a":1,"properties":{"a":1,"b":2}}\n' * 3
     readers = [iter(JsonlRows(line, opens=("properties",), members=True)) for _ in range(3)]
     for _ in range(3):

@@ -61,7 +61,7 @@ def test_an_event_is_written_as_from_a_dict(row: dict[str, Any]) -> None:
 @settings(max_examples=80, deadline=None)
 @given(ROWS)
 def test_its_members_are_those_of_the_dict(row: dict[str, Any]) -> None:
-    """Also of a dict, whose names are not known before, and of a row after it with others."""
+    """Also for a dict, whose names are not known before, and for a row after it with others."""
     plain = without_none(row)
     header = native.Header()
     header({"z": 1})
@@ -71,7 +71,7 @@ def test_its_members_are_those_of_the_dict(row: dict[str, Any]) -> None:
         assert [members.given(name) for name in row] == [None if values.is_absent(one) else one for one in row.values()]
 
 
-def test_blank_cells_and_what_is_no_row() -> None:
+def test_blank_cells_and_lines_that_are_not_rows() -> None:
     assert native.Header(("a", "b"))(("", None)).as_dict() == {"a": ""}
     row = {"a": "", "b": "-", "c": "\u00e9", "d": None, "e": 0, "f": {"x": "-"}, "kept": "-"}
     (members,) = native.Lines(json.dumps(row).encode(), ("f",), False)
@@ -96,7 +96,8 @@ def test_blank_cells_and_what_is_no_row() -> None:
 
 
 def test_names_beyond_the_limit() -> None:
-    """Such rows stay dicts, so that ever new names do not fill the memory; a name that is no text is refused still."""
+    """Such rows stay dicts, so that ever new names do not fill the memory; a name that is not a string is still
+    refused."""
     program = """
 from pipeline.native import native
 header = native.Header()
@@ -191,7 +192,7 @@ def test_ordinary_tables_have_a_layout() -> None:
     assert layout_of(Decode("nested", tuple(map(str, range(17)))), ("a",)) is None
 
 
-def test_what_is_no_row_of_a_layout() -> None:
+def test_lines_that_do_not_fit_a_layout() -> None:
     lay_out = native.Cells(2, ((0, -1, "a"), (1, 0, "b")), ("p",))
     for wrong in (["x"], ["x"] * 3):
         with pytest.raises(ValueError, match="2 cells"):

@@ -1,4 +1,4 @@
-"""Members whose texts stay where they were read are what Members of the same str are, whatever is done to them."""
+"""Members whose strings stay where they were read equal Members of the same str, whatever is done to them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def renamed(members: Any) -> object:
 
 
 def _copied(members: Any, other: Any, left: str) -> object:
-    """What becomes of columns, except for one, next to properties."""
+    """The result for columns, except for one, next to properties."""
     warn: Callable[..., Any] = lambda name, value, _properties, taken: (*taken, (name, value))  # noqa: E731
     new_name: Callable[[str], str | None] = lambda name: None if name == left else f"x_{name}"  # noqa: E731
     return native.Spread(new_name, None, warn, print, True)(members, other, ())
@@ -108,7 +108,7 @@ OPERATIONS: list[Callable[[Any], object]] = [
 
 
 def spelled(value: Any) -> Any:
-    """Values that can be compared: Raw is equal to none but itself."""
+    """Values that can be compared: a Raw is equal only to itself."""
     if isinstance(value, Raw):
         return bytes(value)
     return type(value)(map(spelled, value)) if isinstance(value, list | tuple) else value
@@ -119,7 +119,7 @@ def spelled(value: Any) -> Any:
 @example(["", "é", '"', "\x01"], [written], of_table)
 @example(["a", "EMPTY", "", "0"], [blanks, written], of_delimited)
 @example(["1", "2", "", '12345678"\\'], [written], of_delimited)
-def test_texts_are_what_str_are(texts: list[str], operations: list[Any], made: Callable[[list[str]], Any]) -> None:
+def test_texts_equal_str(texts: list[str], operations: list[Any], made: Callable[[list[str]], Any]) -> None:
     """Reads, changes and writings give the same, and leave the same members."""
     cells, values = made(texts), of_values(texts)
     for operation in operations:
@@ -134,7 +134,7 @@ def _outcome(operation: Callable[[Any], object], members: Any) -> object:
         return str(error)
 
 
-def test_a_block_with_a_text_that_is_not_utf8_has_that_row_broken() -> None:
+def test_a_block_with_a_string_that_is_not_utf8_has_that_row_broken() -> None:
     """One row of a block is rejected, and its other rows are Members."""
     text = pa.array([b"a", b"\xff", None]).cast(pa.binary()).view(pa.string())
     batch = pa.RecordBatch.from_arrays([text, pa.array([1, 2, 3])], names=["a", "b"])
@@ -145,9 +145,9 @@ def test_a_block_with_a_text_that_is_not_utf8_has_that_row_broken() -> None:
 
 @pytest.mark.parametrize("filling", ["x", '"', "é"])
 @pytest.mark.parametrize("length", [*range(36), 300])
-def test_a_text_is_escaped_wherever_it_has_to_be(length: int, filling: str) -> None:
-    """Each character that JSON may escape, at each place of texts of all lengths that are copied differently, is
-    written as msgspec writes it, and neither what stands before the event nor its end moves."""
+def test_a_string_is_escaped_wherever_it_has_to_be(length: int, filling: str) -> None:
+    """Each character that JSON may escape, at each place of strings of all lengths that are copied differently, is
+    written as msgspec writes it, and neither what precedes the event nor its end moves."""
     for place in range(min(length, 36)):
         for odd in '"\\\x00\x08\n\x1f \x7fé':
             text = filling * place + odd + filling * (length - place - 1)
@@ -159,14 +159,14 @@ def test_a_text_is_escaped_wherever_it_has_to_be(length: int, filling: str) -> N
 
 @pytest.mark.parametrize("most", range(24, 34))
 def test_an_event_is_measured_with_its_escapes(most: int) -> None:
-    """One that has `most` bytes only because of them is Python's, and nothing of it is left."""
+    """An event that has `most` bytes only because of them is left to Python, and nothing of it remains."""
     write, text = native.Writer(frozenset(), b"}", b"}"), bytearray(b"before,")
     done = write(text, b'{"h":', "id", native.Header(("a",))(['x""""y']), b"!", most)
     expected = b'before,{"h":"id","a":"x\\"\\"\\"\\"y"}'
     assert (done, bytes(text)) == ((True, expected + b"!") if len(expected) - 7 < most else (False, b"before,"))
 
 
-def test_what_says_which_names_are_left_out_may_fail() -> None:
+def test_the_callback_for_left_out_names_may_fail() -> None:
     """The error is raised, and the next call asks again."""
     asked: list[str] = []
 

@@ -1,4 +1,5 @@
-"""The C readers of texts are those of Python: equal results, and equal errors, for ordinary texts and for odd ones."""
+"""The C readers of strings agree with those of Python: equal results, and equal errors, for ordinary and for odd
+strings."""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ def test_times_of_a_format(form: str, text: str) -> None:
 
 
 def test_what_it_does_not_read() -> None:
-    """Other directives, words that it cannot compare, and a kind that there is not."""
+    """Other directives, words that it cannot compare, and an unknown kind."""
     for form in ("%Y%m", "%Y%m%d%f", "%Y%m%d%", "%Y%m%d%d", "%Y%m%d%%", "%Y\u0660%m%d", "%y%m%d", ""):
         with pytest.raises(ValueError, match="directives"):
             native.Reader("format", refuse, format=form)
@@ -104,7 +105,7 @@ def test_what_it_does_not_read() -> None:
         native.Reader("date", read_iso)
 
 
-def test_ordinary_texts_do_not_go_to_python() -> None:
+def test_ordinary_strings_do_not_go_to_python() -> None:
     assert native.Reader("format", refuse, format="%Y%m%d%H%M%S")("20240310023000") == (1710037800000000, False, False)
     iso = native.Reader("iso", refuse)
     assert iso("2024-03-10T02:30:00.123Z", False) == (1710037800123000, True, False)

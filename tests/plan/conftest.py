@@ -1,4 +1,4 @@
-"""A bucket to put plans in, a plan in it, and a folder that stands for this machine's working copies."""
+"""A bucket for plans, a plan in it, and a folder that stands for this machine's working copies."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 
 @pytest.fixture
 def url(bucket: Bucket, tmp_path: Path) -> str:
-    """A plan of 20 events that nobody has sent."""
+    """A plan of 20 events that was not sent."""
     pipeline.plan_export(export(tmp_path / "export", 20), f"{bucket.url}/june", OPTIONS)
     return f"{bucket.url}/june"

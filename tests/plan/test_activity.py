@@ -1,4 +1,4 @@
-"""Events of one person that come too fast or twice: counted exactly, however many and in whatever order they come."""
+"""Events of one person that come too fast or twice: counted exactly, however many there are and in any order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.tiny_tool import write
 LIMITS = {"second": 3, "minute": 5, "day": 8}
 START = 1_650_000_000 * SECOND
 Act = tuple[int, int, int]
-"""A person, a time in seconds, and what the event is."""
+"""A person, a time in seconds, and the event's content."""
 
 
 def activity_of(acts: list[Act], folder: Path) -> Activity:
@@ -46,7 +46,7 @@ def activity_of(acts: list[Act], folder: Path) -> Activity:
 
 
 def late_of(acts: list[Act]) -> list[int]:
-    """The last event of each time, by its place, that stands behind one of the next time of its person and day."""
+    """The last event of each time, by its place, that comes after one of the next time of its person and day."""
     times: dict[tuple[int, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for place, (person, time, _) in enumerate(acts):
         times[person, (START + time * SECOND) // UNITS["day"]][time].append(place)
@@ -89,7 +89,7 @@ def test_counts_are_those_of_the_slow_way(acts: list[Act], tmp_path_factory: Any
 
 
 def test_the_worst_comes_first_with_its_first_event(tmp_path: Path) -> None:
-    """By how many times its limit it is; the window and the row are those of the first event in it."""
+    """The worst is the one that exceeds its limit most; the window and the row are those of the first event in it."""
     acts = [(1, 10, 0), (2, 10, n := 1), *[(2, 500, n)] * 7, *[(3, 900 + second * 10, 2) for second in range(6)]]
     found = activity_of(acts, tmp_path)
     assert [(one.events, one.unit) for one in found.busy] == [(7, "second"), (6, "minute")]
@@ -98,7 +98,7 @@ def test_the_worst_comes_first_with_its_first_event(tmp_path: Path) -> None:
 
 
 def test_a_stream_of_equal_events_is_not_recorded_twice(tmp_path: Path) -> None:
-    """Nor are events that a tool sends many of within a second, nor different ones; a tag that fires twice is."""
+    """Nor are events of which a tool sends many within a second, nor different ones; a tag that fires twice is."""
     stream = [(1, second, 0) for second in range(100) for _ in range(2)]
     burst = [(2, 10, 1)] * 4
     different = [(3, 10, what) for what in range(20)]
@@ -131,8 +131,8 @@ WORDS = ["-m", "generic", *(word for column in COLUMNS for word in ("--set", col
 
 
 def planted(directory: Path, *, faults: bool) -> Path:
-    """Thirty days in a file each: a list of eight items seen within a second by everyone, and where it has faults, a
-    bot and a tag that fires twice."""
+    """Thirty days in a file each: a list of eight items seen within a second by everyone, and, if it has faults, a bot
+    and a tag that fires twice."""
     directory.mkdir()
     for day in range(30):
         at = datetime(2023, 1, 2, tzinfo=UTC) + timedelta(days=day)
@@ -151,8 +151,8 @@ def planted(directory: Path, *, faults: bool) -> Path:
     return directory
 
 
-def test_planted_faults_are_found_and_a_clean_twin_has_none(call: Any, tmp_path: Path) -> None:
-    """With count, share, file and rows, whatever the number of workers; the remedy removes the bot. Identical rows
+def test_planted_faults_are_found_and_nothing_in_a_clean_twin(call: Any, tmp_path: Path) -> None:
+    """Each with count, share, file and rows, whatever the number of workers; the remedy removes the bot. Identical rows
     without a key have a warning of their own, and equal rows of one key are one event."""
     clean = planted(tmp_path / "clean", faults=False)
     assert call("plan", clean, *WORDS, "-o", tmp_path / "p0", "--json").json["gates"] == []
@@ -187,7 +187,7 @@ def test_planted_faults_are_found_and_a_clean_twin_has_none(call: Any, tmp_path:
 
 
 def test_commands_of_checks_plan_the_export_otherwise() -> None:
-    """With the options that a check names, in place of those of the plan; without profiles for visitors."""
+    """They have the options that a check names, in place of those of the plan; without profiles for visitors."""
     plan = small_plan()
     for options, end in (
         (["--group-types", "t 5,t 4"], " -o plan --timezone America/New_York --set source=web --group-types 't 5,t 4'"),
@@ -214,7 +214,7 @@ def visits(directory: Path, *, days: int, returning: int) -> Path:
 
 
 def test_events_of_ids_that_never_return_are_counted(call: Any, tmp_path: Path) -> None:
-    """Their number is in the report; where they are most, a check says what to do, but not of a short history."""
+    """The report has their number; if they are the majority, a check says what to do, but not for a short history."""
     device = [*WORDS, "--set", "anonymous_id=device"]
     plan = call("plan", visits(tmp_path, days=30, returning=3), *device, "-o", tmp_path / "p1", "--json").json
     (gate,) = plan["gates"]
@@ -234,8 +234,8 @@ def test_events_of_ids_that_never_return_are_counted(call: Any, tmp_path: Path) 
         assert "one_day_ids" not in {one["name"] for one in gates}, (days, returning, words)
 
 
-def test_rows_that_are_not_in_time_order_are_told_where_the_last_one_stays(call: Any, tmp_path: Path) -> None:
-    """Where the service copies a property of the events; with final values of their own nothing depends on it."""
+def test_rows_out_of_time_order_are_reported_if_the_last_one_stays(call: Any, tmp_path: Path) -> None:
+    """If the service copies a property of the events; with final values of their own nothing depends on the order."""
     row = {"event": "Seen", "distinct_id": "u", "$browser": "Firefox"}
     rows = [row | {"timestamp": f"2023-01-02T00:00:{second:02}Z"} for second in range(12, 0, -1)]
     found = {}

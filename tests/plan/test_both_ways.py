@@ -1,4 +1,4 @@
-"""Whatever a plan counts is the same in worker processes, and where Python does what the C part does elsewhere."""
+"""Whatever a plan counts is the same in worker processes, and if Python does the work of the C part."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ for source, place, asked in json.load(sys.stdin):
 
 
 def counted(place: Path) -> tuple[Any, ...]:
-    """What a plan has of coverage and checks, its drift month by month, and the digest that seals all of it."""
+    """Coverage and checks of a plan, its drift month by month, and the digest that seals all of it."""
     plan = json.loads((place / "plan.json").read_bytes())
     return plan["coverage"], plan["gates"], (place / "drift.jsonl").read_bytes(), plan["digest"]
 
 
 @pytest.mark.skipif(not AVAILABLE, reason="there is no C part to compare with")
 def test_workers_and_the_c_part_change_nothing(tmp_path: Path) -> None:
-    """To the letter, of rows of all outcomes, of references that few rows have, and of a sample."""
+    """To the letter, for rows of all outcomes, references that few rows have, and a sample."""
     odd = [
         {**row, "naïve\n": None, "properties": {f"p{n}": n, "x": {"y": n}}}
         for n, row in enumerate(test_unmatched.rows(60))

@@ -1,4 +1,4 @@
-"""Gates stop a plan with numbers."""
+"""Checks that fail stop a plan with numbers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.support.tiny_tool import DAY, HOUR, THEN, make_plan, planned, row, wr
 ROOT = Path(__file__).parent.parent.parent
 
 
-def test_so_many_rejects_are_allowed_and_no_more() -> None:
-    """A number, or a percentage of all rows that is exact at its border; the gate says how many, how much and what may
-    be. What is neither is a usage error with an example."""
+def test_rejects_are_allowed_up_to_the_limit() -> None:
+    """A number, or a percentage of all rows that is exact at its border; the check says how many, what share and the
+    limit. Anything else is a usage error with an example."""
     for text, rejected, read, stops in (
         ("0", 0, 0, False), ("0", 1, 1000, True), ("3", 3, 10, False), ("3", 4, 10, True), ("29%", 29, 100, False),
         ("29%", 30, 100, True), ("0.1%", 3, 3000, False), ("0.1%", 4, 3000, True), ("0.07%", 7, 10_000, False),
@@ -59,7 +59,7 @@ def test_a_plan_with_too_many_rejects_is_not_ready(tmp_path: Path) -> None:
 
 
 def test_a_gate_names_what_would_help_many_of_the_rows(call: Any, tmp_path: Path) -> None:
-    """Times without an offset need their zone, and that is said where the plan is refused."""
+    """Times without an offset need their zone, and the refusal of the plan says so."""
     times = ["2021-01-01 10:00:00", "2021-01-01 11:00:00", "yesterday"]
     rows = [{"event": "a", "distinct_id": "u", "timestamp": time, "uuid": None} for time in times]
     for more, told in ([], True), ([{**rows[0], "distinct_id": "", "timestamp": "2021-01-01T00:00:00Z"}] * 5, False):
@@ -69,8 +69,8 @@ def test_a_gate_names_what_would_help_many_of_the_rows(call: Any, tmp_path: Path
         assert ("--timezone Area/City" in stop["detail"], "--timezone" in stop["detail"]) == (told, told)
 
 
-def test_identical_rows_without_a_key_are_told(tmp_path: Path) -> None:
-    """Each is an event of its own, and a person is asked whether that is right."""
+def test_identical_rows_without_a_key_are_reported(tmp_path: Path) -> None:
+    """Each is an event of its own, and the check asks whether that is right."""
     seen = {"event": "Seen", "id": "u", "at": THEN}
     first = write(tmp_path / "a.jsonl", [seen, {**seen, "id": "v"}, seen])
     second = write(tmp_path / "b.jsonl", [row(key="k"), row(key="k"), seen])
@@ -83,7 +83,7 @@ def test_identical_rows_without_a_key_are_told(tmp_path: Path) -> None:
     assert collapsed.plan.warnings == {}
 
 
-def test_events_from_before_there_were_tools_are_told(tmp_path: Path) -> None:
+def test_events_from_before_there_were_tools_are_reported(tmp_path: Path) -> None:
     """A time of 0, or seconds read as milliseconds, is found here and not at the service."""
     old = [row(key="a", at=0), row(key="b", at=253_402_300_799_000), row(key="c", at=1_104_537_599_999_999)]
     made = planned(tmp_path, [row(key="k"), *old])
@@ -95,7 +95,7 @@ def test_events_from_before_there_were_tools_are_told(tmp_path: Path) -> None:
 
 
 def test_a_plan_that_would_send_nothing_is_not_ready(tmp_path: Path) -> None:
-    """Its files, its window or its mapping are the wrong ones; one event is enough. The sentence adds up."""
+    """The files, the window or the mapping are wrong; one event is enough. The numbers in the sentence add up."""
     rows = [row(key="a"), row(key="b"), row(key="b"), {"skip": "not_wanted"}, row(id="")]
     source = write(tmp_path / "a.jsonl", rows)
     made = make_plan(tmp_path / "plan", [source]).plan
@@ -123,8 +123,9 @@ def test_a_check_is_one_function(tmp_path: Path) -> None:
     assert made.plan.verdict == "not-ready"
 
 
-def test_a_plan_without_a_word_of_doubt_is_ready(tmp_path: Path) -> None:
-    """No gate, no warning. Duplicates are a count: every export has some, and nothing is to be done about them."""
+def test_a_plan_without_findings_is_ready(tmp_path: Path) -> None:
+    """No failed check, no warning. Duplicates are a count: every export has some, and there is nothing to do about
+    them."""
     plan = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k"), row(key="k")])]).plan
     assert (plan.verdict, plan.ready, plan.gates, plan.warnings) == ("ready", True, [], {})
     assert plan.skips == {"duplicate_event": 1}
@@ -150,9 +151,9 @@ def test_rows_of_one_key_that_are_different_events_stop_the_plan(tmp_path: Path)
     assert (allowed.level, accepted.plan.verdict, accepted.plan.events) == ("warning", "warnings", made.plan.events)
 
 
-def test_what_an_export_says_again_of_one_event_is_no_conflict(tmp_path: Path) -> None:
-    """A later receive time, other properties, a time that moved within its day, the id that a merge left: copies. Nor
-    are rows without a key of their own compared."""
+def test_another_version_of_one_event_is_not_a_conflict(tmp_path: Path) -> None:
+    """A later receive time, other properties, a time that changed within its day, the id that a merge left: copies.
+    Rows without a key of their own are not compared either."""
     again = row(key="k", got=THEN + 2, at=THEN + HOUR, id="merged", plan="pro")
     merge = row(id="merged", link="u-1", kind="alias")
     rows = [row(key="k", got=THEN + 1), again, merge, row("Signup"), row("Paid"), row("Paid")]
@@ -161,7 +162,7 @@ def test_what_an_export_says_again_of_one_event_is_no_conflict(tmp_path: Path) -
 
 
 def test_every_check_has_advice_and_is_in_the_docs() -> None:
-    """What to do, and a row of the tables that say what it finds and what changes it."""
+    """What to do, and a row in the tables that says what it finds and what changes it."""
     docs = ROOT / "docs" / "use"
     pages = "".join(page.read_text("utf-8") for page in (docs / "reading-a-plan.md", docs / "jobs.md"))
     for name in sorted({one.name for one in CHECKS}):

@@ -1,4 +1,4 @@
-"""A plan in a bucket is sent with one ledger: no other machine, and no machine that lost it, sends anything."""
+"""A plan in a bucket is sent with one ledger: another machine, or one that lost the ledger, sends nothing."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ APPLY = ApplyOptions()
 
 
 def copies(service: LocalService) -> int:
-    """The events that the service accepted, copies of the same one among them."""
+    """The events that the service accepted, with copies of the same event."""
     return len(service.select("select uuid from raw_events"))
 
 
 def test_another_machine_is_refused_and_sends_nothing(url: str, bucket: Bucket, tmp_path: Path, call: Any) -> None:
-    """Exit 4 with the machine, the folder and the target of the ledger; that one resumes."""
+    """Exit 4 with the machine, the folder and the target of the ledger; that machine resumes."""
     with running(KEYS) as service:
         assert call("apply", url, "--to", service.url).code == 0
         with on(tmp_path / "another"):
@@ -42,14 +42,14 @@ def test_another_machine_is_refused_and_sends_nothing(url: str, bucket: Bucket, 
                 assert f"was applied to {service.url}" in error
                 assert str(tmp_path / "machine") in error
                 assert "published-000002.json" in hint
-            assert call("diff", url, url).code == 0  # it asks for no ledger
+            assert call("diff", url, url).code == 0  # it does not need the ledger
         assert call("apply", url, "--to", service.url).code == 0
         assert copies(service) == 20
     assert b'"state": "sent"' in counting_plan(bucket, "june")[1]["report.json"]
 
 
 def test_a_working_copy_that_was_moved_goes_on(url: str, tmp_path: Path, call: Any) -> None:
-    """Moved to the folder that the message names, it has the ledger, and another machine sends nothing twice."""
+    """Moved to the folder in the message, it has the ledger, and another machine sends nothing twice."""
     with running(KEYS) as service:
         assert call("apply", url, "--to", service.url).code == 0
         with on(tmp_path / "another"):
@@ -64,8 +64,8 @@ def test_a_working_copy_that_was_moved_goes_on(url: str, tmp_path: Path, call: A
 def test_a_lost_working_copy_is_noticed_and_removing_the_claim_is_the_way_to_send_again(
     url: str, bucket: Bucket, tmp_path: Path, call: Any
 ) -> None:
-    """The machine that sent the plan is refused as well once its ledger is gone. Without the one object that the
-    message names another machine may claim the plan, and the first one may not."""
+    """The machine that sent the plan is refused as well once its ledger is gone. After the one object that the message
+    names was removed, another machine may claim the plan, and the first one may not."""
     with running(KEYS) as service:
         assert call("apply", url, "--to", service.url).code == 0
         shutil.rmtree(tmp_path / "machine")
@@ -107,7 +107,7 @@ def test_a_dry_run_and_a_rehearsal_claim_nothing(url: str, bucket: Bucket, tmp_p
 
 
 def test_nothing_is_sent_where_the_store_replaces_a_claim(url: str, bucket: Bucket) -> None:
-    """Noticed before the claim, so that the claim of another ledger is never replaced by this one."""
+    """This is noticed before the claim, so this ledger's claim never replaces that of another one."""
     before = bucket.objects()
     with running(KEYS) as service:
         with a_store_that_replaces(), pytest.raises(UsageError, match="has no conditional writes"):

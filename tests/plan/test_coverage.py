@@ -1,4 +1,4 @@
-"""The coverage of a plan: every field in every row is mapped, kept or dropped, and every event's name has its rows."""
+"""The coverage of a plan: every field in every row is mapped, kept or dropped, and each event name has its rows."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def written(folder: Path, files: int = 3, count: int = 100) -> Path:
     for file in range(files):
         lines = [json.dumps(row, ensure_ascii=row["name"] == "Bought") for row in rows(file, count)]
         lines.insert(3, "{broken")
-        lines[7] = lines[7][:-1] + ',"os":"one","os":"two"}'  # a name twice is read by Python
+        lines[7] = lines[7][:-1] + ',"os":"one","os":"two"}'  # a repeated name is read by Python
         (source / f"{file}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return source
 
@@ -111,7 +111,7 @@ def event_of(coverage: Coverage, name: str) -> EventCoverage:
 
 
 def adds_up(coverage: Coverage) -> None:
-    """Each row that has a field or a name is counted once, by what becomes of it."""
+    """Each row that has a field or a name is counted once, by its outcome."""
     for one in coverage.fields:
         assert one.mapped + one.kept + one.dropped == one.rows <= coverage.rows, one
         assert sum(one.by.values()) == one.dropped, one
@@ -121,7 +121,8 @@ def adds_up(coverage: Coverage) -> None:
 
 
 def test_the_rows_of_each_field_are_mapped_kept_or_dropped(tmp_path: Path) -> None:
-    """The three add up to the rows that have the field, counted apart from the plan; so do the rows of each name."""
+    """The three add up to the rows that have the field, counted separately from the plan; so do the rows of each
+    name."""
     source = written(tmp_path)
     coverage = coverage_of(planned(tmp_path, source, max_rejects="100%"))
     expected: Counter[str] = Counter()
@@ -139,7 +140,7 @@ def test_the_rows_of_each_field_are_mapped_kept_or_dropped(tmp_path: Path) -> No
 
 
 def test_what_becomes_of_each_field(tmp_path: Path) -> None:
-    """Where a field goes, or which rule drops it, is that of the row's own event."""
+    """Where a field goes, or which rule drops it, depends on the row's own event."""
     source = written(tmp_path)
     coverage = coverage_of(planned(tmp_path, source, max_rejects="100%"))
     assert set(field_of(coverage, "link").to) == {"$current_url", "link"}
@@ -166,8 +167,8 @@ def test_what_becomes_of_each_field(tmp_path: Path) -> None:
 
 
 def test_names_of_the_service_are_not_unmapped(tmp_path: Path) -> None:
-    """`$current_url` is what the service calls it, so no rule is missing; another name with a `$` is a tool's own.
-    `known` names fields and events that stay as they are, also by their beginning."""
+    """The service itself uses `$current_url`, so no rule is missing; another name with a `$` is a tool's own. `known`
+    names fields and events that stay as they are, also by prefix."""
     source = tmp_path / "rows.jsonl"
     row = {"name": "$pageview", "user": "u", "at": "2023-01-02T03:04:05Z", "$current_url": "/", "$geoip_city_name": "B"}
     source.write_text(json.dumps({**row, "$mine": 1}) + "\n")
@@ -181,7 +182,7 @@ def test_names_of_the_service_are_not_unmapped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_a_flat_row_is_its_own_properties(tmp_path: Path, form: str) -> None:
-    """Columns are properties; a blank cell of a table is no value."""
+    """Columns are properties; a blank cell of a table is not a value."""
     source = tmp_path / f"rows.{form}"
     if form == "csv":
         lines = ["name,user,at,ref,secret,other", "a,u,2023-01-02T03:04:05Z,r,s,", "b,u,2023-01-02T03:04:06Z,,s,o"]
@@ -197,7 +198,7 @@ def test_a_flat_row_is_its_own_properties(tmp_path: Path, form: str) -> None:
 
 
 def test_items_left_out_of_a_row_that_is_sent_are_counted(tmp_path: Path) -> None:
-    """Of a row with several items each is counted; those skipped beside an event are counted by code."""
+    """In a row with several items each is counted; items skipped next to an event are counted by code."""
     mapping = FLAT.replace("properties:", "skip: [{when: {is: no, of: send}, code: unwanted}]\nproperties:")
     mapping = mapping.replace("event: name", "decoder: {explode: items}\nevent: name")
     item = {"name": "a", "user": "u", "at": "2023-01-02T03:04:05Z"}
@@ -221,7 +222,7 @@ def test_items_left_out_of_a_row_that_is_sent_are_counted(tmp_path: Path) -> Non
 
 
 def test_more_names_than_are_listed_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The most frequent are listed, all are counted, and what is on disk is merged."""
+    """The most frequent are listed, all are counted, and counts on disk are merged."""
     monkeypatch.setattr(plan_coverage, "MOST_FIELDS", 5)
     monkeypatch.setattr(plan_coverage, "MOST_EVENTS", 2)
     monkeypatch.setattr(plan_coverage, "MOST_KEYS", 3)
@@ -233,7 +234,7 @@ def test_more_names_than_are_listed_are_counted(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_the_mapping_names_and_no_row_has(tmp_path: Path) -> None:
-    """References and names of events that occur in no row are listed as the mapping spells them."""
+    """References and event names that occur in no row are listed as the mapping spells them."""
     source = tmp_path / "rows.jsonl"
     source.write_text('{"id":1,"name":"Viewed","at":"2023-01-02T03:04:05Z","p":{"user":"u"}}\n')
     coverage = coverage_of(planned(tmp_path, source))
@@ -243,7 +244,7 @@ def test_what_the_mapping_names_and_no_row_has(tmp_path: Path) -> None:
 
 
 def test_a_template_names_what_it_makes() -> None:
-    """An event's name that a template with a text of its own makes is named; one of a lookup, too."""
+    """An event name that a template with fixed words makes is listed; one from a lookup, too."""
     named = 'event: {first: [{template: "Viewed {/page} Page"}, {lookup: /name, in: {a: B}}]}'
     text = SHOP.replace("event: /name", named)
     uses = field_uses.FieldUses(parse(text, "mine.yaml"), SealedOptions(as_of=0))
@@ -254,7 +255,7 @@ def test_a_template_names_what_it_makes() -> None:
     ("limit", "verdict"), [("5", "warnings"), ("4", "not-ready"), ("20%", "warnings"), ("19%", "not-ready")]
 )
 def test_a_limit_of_unmapped_names_is_a_check(tmp_path: Path, limit: str, verdict: str) -> None:
-    """So many fields and names, or such a part of all of them, may be kept without being named, and no more."""
+    """The option gives how many fields and names, or what share of all, may be kept without being named."""
     source = written(tmp_path)
     plan = planned(tmp_path, source, max_rejects="100%", max_unmapped=limit)
     coverage = coverage_of(plan)
@@ -268,7 +269,7 @@ def test_a_limit_of_unmapped_names_is_a_check(tmp_path: Path, limit: str, verdic
 
 @pytest.mark.parametrize("name", ["ga4", "mixpanel-people", "segment-warehouse"])
 def test_the_coverage_of_a_shipped_mapping_adds_up(tmp_path: Path, name: str) -> None:
-    """Of decoded rows, tables, computed properties, profiles and nested objects, too."""
+    """Also for decoded rows, tables, computed properties, profiles and nested objects."""
     sample = GOLDEN[name]
     options = PlanOptions(as_of=AS_OF, workers=0, **sample.asked)
     plan = pipeline.plan_export([str(SAMPLES / file) for file in sample.files], tmp_path / "plan", options)

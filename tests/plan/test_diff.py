@@ -26,7 +26,7 @@ FILES, ROWS = 4, 60
 
 
 def random_row(rng: random.Random, file: int, line: int) -> dict[str, Any]:
-    """A row whose uuid says where it stands."""
+    """A row whose uuid shows its place."""
     return {
         "event": rng.choice(["Seen", "Bought", "Left"]),
         "distinct_id": f"u-{rng.randrange(9)}",
@@ -65,7 +65,7 @@ def planned(folder: Path, files: dict[str, list[dict[str, Any]]], directory: str
 
 
 def two_plans(folder: Path, seed: int) -> tuple[Path, Path]:
-    """Plans of exports that share files, and have files that changed, are new, or in another order."""
+    """Plans of exports that share files, and have files that changed, are new, or are in another order."""
     rng = random.Random(seed)
     suffix = ".zip" if seed % 2 else ".jsonl"
     a = {f"{file}{suffix}": [random_row(rng, file, line) for line in range(ROWS)] for file in range(FILES)}
@@ -74,7 +74,7 @@ def two_plans(folder: Path, seed: int) -> tuple[Path, Path]:
     moved = [b[f"2{suffix}"].pop(rng.randrange(20)) for _ in range(10)]
     b[f"0a{suffix}"] = moved[:7] + [random_row(rng, 9, line) for line in range(5)]
     rng.shuffle(b[f"2{suffix}"])
-    for files, count in ((a, 8), (b, 12)):  # copies of rows, some of another content: one event of each is sent
+    for files, count in ((a, 8), (b, 12)):  # copies of rows, some with other content: one event of each is sent
         again = [files[f"3{suffix}"][one] | {"plan": rng.choice(["free", "again"])} for one in range(count)]
         files[f"0{suffix}"] = files[f"0{suffix}"] + again
     asked: list[dict[str, Any]] = [{}, {"name": "second"}, {"since": 1_672_876_800_000_000}, {"limit": 150}]
@@ -82,7 +82,7 @@ def two_plans(folder: Path, seed: int) -> tuple[Path, Path]:
 
 
 def flat(event: dict[str, Any]) -> dict[str, Any]:
-    """What is compared of an event, by name; members of `$set` one by one."""
+    """The compared fields of an event, by name; members of `$set` one by one."""
     properties = dict(event["properties"])
     ours = {"event": event["event"], "timestamp": event["timestamp"], "day": event["timestamp"][:10]}
     ours["distinct_id"] = properties.pop("distinct_id")
@@ -112,7 +112,7 @@ def expected(a: list[dict[str, Any]], b: list[dict[str, Any]]) -> Counter[Any]:
 
 
 def counted(diff: Diff) -> Counter[Any]:
-    """What a comparison found, in that form."""
+    """The result of a comparison, in that form."""
     kinds, hows = ("changed", "only_a", "only_b"), ("added", "removed", "changed")
     assert diff.consequences is not None
     found = Counter({kind: getattr(diff.phases["events"], kind) for kind in kinds})
@@ -126,7 +126,7 @@ def counted(diff: Diff) -> Counter[Any]:
 @pytest.mark.parametrize("seed", range(4))
 def test_every_count_is_that_of_the_two_sets_of_events(tmp_path: Path, seed: int) -> None:
     """Files that both exports have, that changed, that are new, in archives, in another order, with other options; the
-    exports are gone by then."""
+    exports are deleted by then."""
     a, b = two_plans(tmp_path, seed)
     first, second = events_of(a), events_of(b)
     for name in "ab":
@@ -160,7 +160,7 @@ def test_a_row_with_another_uuid_becomes_a_true_duplicate(tmp_path: Path) -> Non
 
 
 def test_values_and_ids_are_masked_unless_asked_for(tmp_path: Path) -> None:
-    """A comparison is read by others than those who may see the data."""
+    """A comparison may be read by people who may not see the data."""
     row = random_row(random.Random(1), 0, 0) | {"plan": "SECRET"}
     a = planned(tmp_path, {"rows.jsonl": [row | {"distinct_id": "ada@example.com"}]}, "a")
     b = planned(tmp_path, {"rows.jsonl": [row | {"distinct_id": "eve@example.com", "plan": "OTHER"}]}, "b")
@@ -186,7 +186,7 @@ def test_merges_groups_and_profiles_are_matched_by_their_ids(tmp_path: Path) -> 
 
 
 def test_a_changed_profile_names_its_property(tmp_path: Path) -> None:
-    """The instant of a plan, which dates profiles without a time, is no difference."""
+    """The instant of a plan, which dates profiles without a time, does not count as a difference."""
     people = [{"$distinct_id": f"u-{one}", "$properties": {"plan": "free"}} for one in range(3)]
     event = {"event": "Seen", "properties": {"time": 1672531200, "distinct_id": "u-1", "$insert_id": "i"}}
     asked = {"mapping": "mixpanel", "timezone": "UTC", "uuids": False}

@@ -1,4 +1,4 @@
-"""The digests of planned files are computed beside the walk, and what is left afterwards says how far it is."""
+"""The digests of planned files are computed during the walk, and the remaining work reports its progress."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LINE = b'{"event":"x","distinct_id":"u","timestamp":"2023-01-01T00:00:00Z","n":%
 
 
 def large(path: Path, first: int, rows: int = 150_000) -> Path:
-    """A file of 11 MB; two of them have one size and other bytes."""
+    """A file of 11 MB; two of them have the same size and other bytes."""
     path.write_bytes(b"".join(LINE % ((first + number) % 100_000) for number in range(rows)))
     return path
 
 
 def test_digests_that_are_waited_for_say_how_far_they_are(tmp_path: Path) -> None:
-    """The MB that were read, ascending, of all of them."""
+    """The MB read so far, ascending, of all of them."""
     source = open_source([str(large(tmp_path / "a.jsonl", 0))])
     steps: list[tuple[str, int, int]] = []
     with BackgroundDigests(source.parts) as digests:
@@ -37,7 +37,7 @@ def test_digests_that_are_waited_for_say_how_far_they_are(tmp_path: Path) -> Non
 
 
 def test_files_of_one_size_say_how_far_they_are_compared(tmp_path: Path) -> None:
-    """Before the first row is read, since one may be a copy of the other; a plan passes it on."""
+    """Before the first row is read, since one may be a copy of the other; a plan passes the progress on."""
     small = [large(tmp_path / f"{name}.jsonl", first, 8_000) for name, first in (("a", 0), ("b", 1))]
     steps: list[Any] = []
     options = PlanOptions(mapping="generic", settings=COLUMNS, collapse_identical=True, workers=0)

@@ -92,7 +92,7 @@ def block_of(events: list[Event], run: int = 7) -> Events:
 def examined(
     blocks: list[list[Event]], folder: Path, most: int = MOST_EVENTS, samplers: list[int] | None = None, **more: int
 ) -> tuple[Drift, DriftFacts, str]:
-    """The drift of events in blocks; the block of a number was chosen from by the process `samplers` has for it."""
+    """The drift of events in blocks; the process that `samplers` has for a block's number chose from it."""
     sample = EventSample(folder, most)
     processes = defaultdict(lambda: Sampler(most))
     for number, events in enumerate(blocks):
@@ -103,7 +103,7 @@ def examined(
 
 
 def test_every_value_is_counted_by_type_and_property() -> None:
-    """Against counts of the values themselves, and without what the import sets by itself."""
+    """Compared with counts of the values themselves, and without the properties that the import sets."""
     events = some_events(1, 3_000)
     days = [time // DAY for _, time, _ in events]
     found = values_of(Some([encoded(event) for event in events], list(range(len(events))), days))
@@ -136,7 +136,7 @@ def test_every_value_is_counted_by_type_and_property() -> None:
 def test_any_split_of_blocks_over_processes_gives_the_same(
     seed: int, count: int, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Blocks of any size, chosen from by any process, of all events or of a sample: the same drift and file."""
+    """Blocks of any size, chosen from by any process, all events or a sample: the same drift and file."""
     events = some_events(seed, count)
     most = data.draw(st.sampled_from([10, 100, 10_000]))
 
@@ -153,8 +153,8 @@ def test_any_split_of_blocks_over_processes_gives_the_same(
 
 @given(st.lists(st.integers(1, 5_000), min_size=1, max_size=60), st.integers(1, 20_000))
 def test_a_sample_has_as_many_of_each_cell_as_fit(counts: list[int], most: int) -> None:
-    """Small cells are whole, all others have equally many, and one more of each would be too many; what a part of the
-    events leaves out is not in the sample of all."""
+    """Small cells are whole, all others have the same number, and one more of each would be too many; events that a
+    subset leaves out are not in the sample of all."""
     shares = Shares(most)
     cells = [("Viewed", month) for month in range(len(counts))]
     before = shares.bounds(shares.add(cells, [1] * len(counts)))
@@ -169,7 +169,7 @@ def test_a_sample_has_as_many_of_each_cell_as_fit(counts: list[int], most: int) 
 
 
 def test_the_sample_grows_with_the_export() -> None:
-    """Small exports have the least one, large ones no more than the most."""
+    """Small exports have the minimum, large ones no more than the maximum."""
     assert [most_events(size) for size in (0, 10**10, 10**15)] == [LEAST_EVENTS, 200_000, MOST_EVENTS]
     assert most_events(10**9) == 10**9 // 16_384
 
@@ -199,7 +199,7 @@ def test_a_sample_estimates_the_whole_and_says_its_margin(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("different", [MOST_DISTINCT - 1, MOST_DISTINCT, 5_000])
 def test_few_different_values_are_exact_and_many_an_estimate(different: int, tmp_path: Path) -> None:
-    """Below 64 the number is exact, above it is within a third of it, and never more than there are values."""
+    """Below 64 the number is exact, above it is within a third, and never more than there are values."""
     events: list[Event] = [("Viewed", 18_000 * DAY, {"page": f"/p/{number % different}"}) for number in range(10_000)]
     summary = examined([events[:2_000]], tmp_path)[0].properties[0]
     expected = min(different, 2_000)
@@ -212,7 +212,7 @@ def test_few_different_values_are_exact_and_many_an_estimate(different: int, tmp
 
 
 def test_what_is_not_examined_is_counted_and_named(tmp_path: Path) -> None:
-    """The properties with most events remain, whose months are within the limit."""
+    """The properties with most events remain, those whose months are within the limit."""
     days = [18_000 * DAY, 18_040 * DAY]
     events: list[Event] = [
         ("Viewed", day, {"always": 1, "rare": 2} if at else {"always": 1}) for day in days for at in range(3)
@@ -227,7 +227,8 @@ def test_what_is_not_examined_is_counted_and_named(tmp_path: Path) -> None:
 
 
 def test_large_integers_are_found_in_every_event() -> None:
-    """Against the kinds of the values themselves: in numbers, objects and lists, and never in texts and fractions."""
+    """Compared with the kinds of the values themselves: in numbers, objects and lists, and never in strings and
+    fractions."""
     odd = [1.23456789012345678, "9007199254740993", {"9007199254740993": "a,9007199254740993,b"}, 9007199254740992]
     odd += [9007199254740993, -9999999999999999, 10**40, [[9007199254740993]], {"a": 8999999999999999}, 1e40, 10**16]
     chance = Random(3)
@@ -258,7 +259,8 @@ properties: {drop: [secret]}
 
 
 def test_a_plan_has_the_drift_of_what_it_sends(tmp_path: Path) -> None:
-    """What the mapping drops is not in it; the months that differ stand apart, and the lines have every month."""
+    """Properties that the mapping drops are not in it; the months that differ are listed separately, and the lines have
+    every month."""
     rows = [
         {
             "name": "Bought",

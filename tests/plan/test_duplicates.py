@@ -1,4 +1,4 @@
-"""Copies are found exactly and decided by what the rows say, never by where they stand, in constant memory."""
+"""Copies are found exactly and decided by what the rows say, never by their place, in constant memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.tiny_tool import DAY, HOUR, THEN, Made, make_plan, planned, r
 
 
 class Key(NamedTuple):
-    """What a fact says of an event's key, in plain words. `content` is the digest of the event."""
+    """The facts of an event's key, in plain words. `content` is the digest of the event."""
 
     hi: int
     lo: int
@@ -44,7 +44,7 @@ def fact_of(key: Key) -> dict[str, Any]:
 
 
 def naive(keys: list[Key], collapse: bool) -> dict[tuple[int, int, int], tuple[int, str]]:
-    """What becomes of each copy: its ordinal, or the code of its skip. By place."""
+    """The outcome of each copy by place: its ordinal, or the code of its skip."""
     groups: dict[tuple[int, int], list[Key]] = defaultdict(list)
     for key in keys:
         groups[key.hi, key.lo].append(key)
@@ -64,7 +64,7 @@ def naive(keys: list[Key], collapse: bool) -> dict[tuple[int, int, int], tuple[i
 
 
 def _clashes(keys: list[Key]) -> Iterator[bool]:
-    """Of each row with a source key whether it is of another day than the row that stands for its key."""
+    """For each row with a source key, whether it is of another day than the row that is sent for its key."""
     for key in keys:
         same = [one for one in keys if (one.hi, one.lo) == (key.hi, key.lo) and not one.keyless]
         best = max(same, key=lambda one: (one.received, one.time, one.content), default=key)
@@ -72,7 +72,7 @@ def _clashes(keys: list[Key]) -> Iterator[bool]:
 
 
 def never(places: Iterator[Any]) -> Iterator[Any]:
-    """The digests of rows by their content alone: no test has rows that are equal, but written otherwise."""
+    """The digests of rows by their content alone: no test has rows that are equal but written differently."""
     for place in places:
         block, number, position = place
         yield np.array([block << 40 | number << 16 | position], np.uint64), np.array([[CONTENTS[place], 0]], np.uint64)
@@ -83,7 +83,7 @@ CONTENTS: dict[tuple[int, int, int], int] = {}
 
 @contextmanager
 def decided_in(place: Path, keys: list[Key], *, collapse: bool) -> Iterator[FactTables]:
-    """The tables of a plan once it decided on these rows."""
+    """The tables of a plan after it decided on these rows."""
     CONTENTS.update({key[6:9]: key.content for key in keys})  # type: ignore[misc]
     with fact_tables(place, map(fact_of, keys)) as tables:
         decide_copies(tables, collapse=collapse, canonical=never)
@@ -91,7 +91,7 @@ def decided_in(place: Path, keys: list[Key], *, collapse: bool) -> Iterator[Fact
 
 
 def found_in(tables: FactTables) -> dict[Any, Any]:
-    """What became of each copy."""
+    """The outcome of each copy."""
     rows = tables.rows("SELECT block, row, position, ordinal, coalesce(code, '') FROM decided")
     found = {(block, row, position): (ordinal, code) for block, row, position, ordinal, code in rows}
     assert len(found) == len(rows)
@@ -104,7 +104,7 @@ HALVES = st.sampled_from([0, 1, 2, 2**60, 2**63, 2**64 - 2, 2**64 - 1])
 
 @st.composite
 def key_lists(draw: st.DrawFn) -> list[Key]:
-    """Some blocks of records, full of copies; whether a uuid has a source key is the same for all of its rows."""
+    """Some blocks of records with many copies; whether a uuid has a source key is the same for all of its rows."""
     uuids = draw(st.lists(st.tuples(HALVES, HALVES), min_size=1, max_size=5, unique=True))
     count = draw(st.integers(1, 30))
     return [
@@ -126,7 +126,7 @@ def key_lists(draw: st.DrawFn) -> list[Key]:
 def test_copies_are_decided_as_a_naive_look_decides_them(
     tmp_path_factory: pytest.TempPathFactory, keys: list[Key], collapse: bool
 ) -> None:
-    """However alike the uuids are."""
+    """However similar the uuids are."""
     expected = naive(keys, collapse)
     with decided_in(tmp_path_factory.mktemp("copies"), keys, collapse=collapse) as tables:
         assert found_in(tables) == expected
@@ -160,7 +160,7 @@ def test_a_row_is_out_when_all_its_events_are_and_has_the_code_of_its_first(tmp_
 
 
 def copies(made: Made) -> list[tuple[int, int, int, int, str | None]]:
-    """The decisions on copies, as the facts have them: file, row, event of the row, ordinal, code."""
+    """The decisions on copies in the facts: file, row, event of the row, ordinal, code."""
     with opened(made.directory) as database:
         return database.rows(
             "SELECT part, row, position, ordinal, code FROM facts WHERE code IS NOT NULL OR ordinal > 0 ORDER BY ALL"
@@ -184,7 +184,7 @@ WINNERS: list[tuple[dict[str, int], dict[str, int], str]] = [
 
 @pytest.mark.parametrize("turned", [False, True], ids=["as listed", "turned round"])
 def test_the_latest_received_copy_wins_then_the_latest(tmp_path: Path, turned: bool) -> None:
-    """Wherever the two stand."""
+    """Wherever the two are in the files."""
     ones = [row(key=f"k{number}", note=f"{number} one", **one) for number, (one, _, _) in enumerate(WINNERS)]
     others = [row(key=f"k{number}", note=f"{number} other", **other) for number, (_, other, _) in enumerate(WINNERS)]
     made = planned(tmp_path, *((others, ones) if turned else (ones, others)))
@@ -193,7 +193,7 @@ def test_the_latest_received_copy_wins_then_the_latest(tmp_path: Path, turned: b
 
 
 def test_of_copies_equal_in_time_the_same_one_wins_whatever_their_order(tmp_path: Path) -> None:
-    """The greatest content digest decides, which no order of files can change."""
+    """The greatest content digest decides, which does not depend on the order of files."""
     rows = [row(key="k", note=note) for note in "abcd"]
     winners = [notes(planned(tmp_path / str(turn), rows[turn:], rows[:turn])) for turn in range(1, 4)]
     assert len(winners[0]) == 1
@@ -205,7 +205,7 @@ def test_of_copies_equal_in_time_the_same_one_wins_whatever_their_order(tmp_path
 
 @pytest.mark.parametrize(("shown", "one", "other"), [(False, "•••", "•••"), (True, "first", "second")])
 def test_what_differs_in_a_superseded_row_is_named(tmp_path: Path, shown: bool, one: str, other: str) -> None:
-    """Each property with both values, masked unless they are asked for, and the time."""
+    """Each property with both values, masked unless an option shows them, and the time."""
     rows = [row(key="k", note="first", got=1), row(key="k", note="second", got=2, at=THEN + HOUR)]
     source = write(tmp_path / "a.jsonl", [row(key="j"), *rows])
     made = make_plan(tmp_path / "plan", [source], thresholds=PlanOptions(show_values=shown))
@@ -248,7 +248,7 @@ COPIES: dict[str, tuple[Files, list[Any], dict[str, int], dict[str, int]]] = {
         [None] * 4, {}, {"partly_duplicate_row": 1},
     ),
 }  # fmt: skip
-"""By their rule: rows of files, the notes of what is sent, the skips and the warnings that the rule gives."""
+"""For each rule: rows of files, the notes of what is sent, the skips and the warnings."""
 
 
 @pytest.mark.parametrize("rule", COPIES)
@@ -266,7 +266,7 @@ def test_of_copies_one_is_sent(tmp_path: Path, rule: str) -> None:
 
 
 def test_collapse_identical_makes_one_event_of_them(tmp_path: Path) -> None:
-    """Who knows that they are copies may say so; the event has the uuid of the first."""
+    """The option is for people who know that the rows are copies; the event has the uuid of the first."""
     apart = planned(tmp_path / "apart", [row(), row()])
     made = planned(tmp_path / "one", [row(), row()], [row()], collapse_identical=True)
     assert [event["uuid"] for event in made.sent()] == [apart.sent()[0]["uuid"]]
@@ -274,7 +274,7 @@ def test_collapse_identical_makes_one_event_of_them(tmp_path: Path) -> None:
 
 
 def test_rows_without_a_key_that_differ_at_all_are_not_copies(tmp_path: Path) -> None:
-    """A number's last digit is a difference; the order of members is none."""
+    """A different last digit is a difference; another order of members is not."""
     texts = [
         f'{{"event":"Seen","id":"u-1","at":{THEN},"a":1,"b":2}}',
         f'{{"event":"Seen","id":"u-1","at":{THEN},"b":2,"a":1}}',
@@ -285,14 +285,14 @@ def test_rows_without_a_key_that_differ_at_all_are_not_copies(tmp_path: Path) ->
 
 
 def test_first_and_last_are_of_the_events_that_remain(tmp_path: Path) -> None:
-    """A superseded copy does not stretch the range."""
+    """A superseded copy does not extend the range."""
     rows = [row(key="k", at=THEN, got=1), row(key="k", at=THEN + DAY, got=2), row(key="l", at=THEN + 2 * DAY)]
     made = planned(tmp_path, rows)
     assert (made.plan.first, made.plan.last) == ("2023-09-24T00:00:00Z", "2023-09-25T00:00:00Z")
 
 
 def test_what_planning_alone_needs_is_gone(tmp_path: Path) -> None:
-    """The facts have the decision on each copy; blocks, copies and what a plan spills are not part of it."""
+    """The facts have the decision on each copy; blocks, copies and spilled files are not part of the plan."""
     made = planned(tmp_path, [row(), row(key="k"), row(key="l")], [row(key="k"), row()])
     assert copies(made) == [(1, 1, 0, 0, "duplicate_event"), (1, 2, 0, 1, None)]
     assert sorted(path.name for path in made.directory.path.iterdir()) == [

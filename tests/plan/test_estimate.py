@@ -1,4 +1,4 @@
-"""`plan --estimate` says from a sample how large an import is, how long it takes, and what binds first."""
+"""`plan --estimate` says from a sample how large an import is, how long it takes, and which limit is reached first."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def uneven(folder: Path, files: int, *, packed: bool = False) -> tuple[Path, int
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-def test_a_sample_of_the_files_tells_the_events_of_all(tmp_path: Path, packed: bool) -> None:
-    """24 of 96 files, plain or compressed: within 3 % of what a plan makes."""
+def test_a_sample_of_the_files_estimates_the_events_of_all(tmp_path: Path, packed: bool) -> None:
+    """24 of 96 files, plain or compressed: within 3 % of the plan."""
     source, rows = uneven(tmp_path / "export", 96, packed=packed)
     found = estimate_plan([str(source)], OPTIONS)
     assert (found.files, found.sampled.files) == (96, 24)
@@ -45,8 +45,8 @@ def test_a_sample_of_the_files_tells_the_events_of_all(tmp_path: Path, packed: b
     assert found.events == pytest.approx(rows, rel=0.03)
 
 
-def test_the_first_blocks_of_a_large_file_tell_the_rest(tmp_path: Path) -> None:
-    """Of one file of some blocks two are read; the requests are as large as those of an apply."""
+def test_the_first_blocks_of_a_large_file_estimate_the_rest(tmp_path: Path) -> None:
+    """In one file of several blocks two are read; the requests are as large as those of an apply."""
     source = tmp_path / "wide.jsonl"
     rows = (row(number) | {"text": "x" * (800 + number % 400)} for number in range(12_000))
     source.write_text("".join(json.dumps(one) + "\n" for one in rows), "utf-8")
@@ -61,7 +61,7 @@ def test_the_first_blocks_of_a_large_file_tell_the_rest(tmp_path: Path) -> None:
 
 
 def test_kinds_of_files_are_taken_for_themselves(tmp_path: Path) -> None:
-    """Few large rows of one kind and many small ones of another: each has its own events for a byte."""
+    """Few large rows of one kind and many small ones of another: each has its own number of events per byte."""
     source = export(tmp_path / "export", 3_000, files=3)
     wide = "".join(json.dumps(row(9_000 + one) | {"text": "x" * 5_000}) + "\n" for one in range(100)).encode()
     (source / "wide.jsonl.gz").write_bytes(gzip.compress(wide, 0))
@@ -75,7 +75,7 @@ def limits(found: Estimate) -> list[str]:
 
 
 def test_the_limit_that_binds_first_is_named_first(tmp_path: Path) -> None:
-    """A low rate binds, and one that this machine cannot reach does not."""
+    """A low rate is reached first; one that this machine cannot reach is not."""
     source = [str(export(tmp_path / "export", 2_000))]
     slow = estimate_plan(source, OPTIONS, rate=10)
     assert limits(slow) == ["rate", "cpu"]
@@ -86,7 +86,7 @@ def test_the_limit_that_binds_first_is_named_first(tmp_path: Path) -> None:
 
 
 def test_the_time_for_the_sample_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When it is over, one file of each kind has been sampled all the same."""
+    """When it is over, one file of each kind has been sampled nevertheless."""
     monkeypatch.setattr(estimate, "SECONDS", 0.0)
     source, rows = uneven(tmp_path / "export", 30)
     found = estimate_plan([str(source)], OPTIONS)
@@ -95,7 +95,7 @@ def test_the_time_for_the_sample_is_bounded(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_command_writes_nothing(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a directory nor a file; a person reads what binds first, a program gets the numbers."""
+    """Neither a directory nor a file; a person sees which limit is reached first, a program gets the numbers."""
     source = export(tmp_path / "export", 100)
     monkeypatch.chdir(tmp_path)
     shown = call("plan", source, *generic(), "--estimate", "--rate", "50")
@@ -118,7 +118,7 @@ def test_the_command_writes_nothing(call: Any, tmp_path: Path, monkeypatch: pyte
         (["empty.jsonl", "--estimate"], 4, "no row of the sample became an event"),
     ],
 )
-def test_what_cannot_be_estimated_is_said(
+def test_what_cannot_be_estimated_is_named(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, said: str
 ) -> None:
     """With what to do about it."""

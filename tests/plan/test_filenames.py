@@ -1,4 +1,4 @@
-"""Files whose names are no UTF-8: planned, applied and found again like any other."""
+"""Files whose names are not UTF-8: planned, applied and found again like any other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME = os.fsdecode(b"bad\xff\xc3.jsonl")
 
 
 def odd(folder: Path) -> Path:
-    """A small export in one file whose name, and whose folder's, is no UTF-8."""
+    """A small export in one file whose name, and whose folder's, is not UTF-8."""
     file = export(folder.with_name("plain"), 10, files=1) / "part-0.jsonl"
     target = folder / os.fsdecode(b"\xe9t\xe9") / NAME
     target.parent.mkdir(parents=True)
@@ -33,22 +33,22 @@ def odd(folder: Path) -> Path:
 
 @given(st.binary(max_size=40).map(lambda name: os.fsdecode(name.replace(b"\0", b""))))
 def test_a_name_can_be_had_back_whole(name: str) -> None:
-    """Whatever its bytes, and the text is one that JSON can hold."""
+    """Whatever its bytes, and the string can be written as JSON."""
     text = as_text(name)
     text.encode("utf-8")
     assert (as_name(text), as_text(text)) == (name, text)
 
 
 def test_a_file_of_such_a_name_is_planned_and_rehearsed_without_the_export(call: Any, tmp_path: Path) -> None:
-    """Also in a tar, where names are bytes too. Its name is shown with escapes, and the plan needs the export no
-    more."""
+    """Also in a tar, where names are bytes too. Its name is shown with escapes, and the plan no longer needs the
+    export."""
     file = odd(tmp_path / "in")
     content = file.read_bytes().replace(b"person", b"other")
     with tarfile.open(tmp_path / "in" / "a.tar", "w", format=tarfile.GNU_FORMAT) as archive:
         member = tarfile.TarInfo(NAME)
         member.size = len(content)
         archive.addfile(member, io.BytesIO(content))
-    more = ("--allow-key-conflicts", "-o", tmp_path / "plan", "--workers", "0")  # the copy in the tar is of others
+    more = ("--allow-key-conflicts", "-o", tmp_path / "plan", "--workers", "0")  # the copy in the tar has other rows
     done = call("plan", tmp_path / "in", *generic(), *more)
     assert done.code == 0, done.err
     page = (tmp_path / "plan" / "report.html").read_text("utf-8")
@@ -60,7 +60,7 @@ def test_a_file_of_such_a_name_is_planned_and_rehearsed_without_the_export(call:
 
 
 def test_a_plan_cannot_lie_in_a_folder_of_such_a_name(call: Any, tmp_path: Path) -> None:
-    """Not every library that writes there takes it: exit 2, before anything is read."""
+    """Some libraries that write there do not accept it: exit 2, before anything is read."""
     said = call("plan", export(tmp_path / "export", 3), *generic(), "-o", tmp_path / NAME)
     assert said.code == 2
     assert "UTF-8" in said.two_lines[0]

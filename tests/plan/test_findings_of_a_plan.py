@@ -1,4 +1,4 @@
-"""What a plan finds by itself arrives in plan.json, on the terminal and on the report's page."""
+"""What a plan finds by itself is in plan.json, on the terminal and on the report's page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIRST = datetime(2023, 1, 2, tzinfo=UTC)
 
 
 def planted(directory: Path, *, faults: bool) -> Path:
-    """An export of ninety days in a file each: 25 events a day, and where it has faults, each of them once."""
+    """An export of ninety days in a file each: 25 events a day, and, if it has faults, each of them once."""
     for day in range(90):
         if faults and 40 <= day < 46:
             continue
@@ -30,8 +30,8 @@ def planted(directory: Path, *, faults: bool) -> Path:
     return directory
 
 
-def test_each_planted_fault_is_named_and_a_clean_twin_has_none(call: Any, tmp_path: Path) -> None:
-    """With level, count and examples in JSON, and what to do about it for people; one hole is one check."""
+def test_each_planted_fault_is_named_and_nothing_in_a_clean_twin(call: Any, tmp_path: Path) -> None:
+    """Each has level, count and examples in JSON, and for people what to do about it; one gap is one check."""
     words = generic()
     clean = planted(tmp_path / "clean", faults=False)
     assert call("plan", clean, *words, "-o", tmp_path / "clean-plan", "--json").json["gates"] == []

@@ -48,7 +48,7 @@ def found_in(counts: Mapping[str, Any], **thresholds: Any) -> dict[str, Finding]
 
 
 def clean(seed: int, days: int = YEARS, level: float = 1000, week: str = "quiet weekends", growth: float = 1) -> Counts:
-    """Events by chance around a level, which is `growth` times as high at the end, on a rhythm of weeks."""
+    """Random numbers of events around a level, which is `growth` times as high at the end, with a weekly rhythm."""
     random = np.random.default_rng(seed)
     rhythm = np.array(WEEKS[week])[(np.arange(days) + 6) % 7]
     rates = level * rhythm * growth ** (np.arange(days) / max(days, 1))
@@ -58,14 +58,14 @@ def clean(seed: int, days: int = YEARS, level: float = 1000, week: str = "quiet 
 
 @pytest.mark.parametrize(("week", "level"), [*zip(WEEKS, (0.3, 3, 300, 30_000), strict=True), ("quiet weekends", 30)])
 def test_nothing_is_found_in_a_clean_history(week: str, level: float) -> None:
-    """Whatever its rhythm, its volume and its length, and as it grows or shrinks."""
+    """Whatever its rhythm, its volume and its length, and also if it grows or shrinks."""
     for seed, (days, growth) in enumerate([(1, 1), (10, 1), (40, 1), (100, 1), (YEARS, 0.1), (YEARS, 1), (YEARS, 20)]):
         assert found_in(clean(seed, days, level, week, growth)) == {}, f"{days} days, growth {growth}"
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_launch_the_first_and_last_day_and_a_holiday_are_nothing(seed: int) -> None:
-    """A product that begins small, days that the export has in part, a feature that is new, Christmas at an office."""
+    """A product with a small beginning, days that the export has in part, a new feature, Christmas at an office."""
     launch = clean(seed)
     for counts in launch.values():
         counts[:200] = counts[:200] // 150
@@ -94,7 +94,7 @@ Change = Callable[[Any], object]
 
 
 def changed(change: Change, *names: str, seed: int = 1, **about: Any) -> Counts:
-    """A clean history of which the series of some names, or all of them, were changed."""
+    """A clean history in which the series of some names, or of all, were changed."""
     counts = clean(seed, **about)
     for name in names or tuple(counts):
         change(counts[name])
@@ -102,7 +102,7 @@ def changed(change: Change, *names: str, seed: int = 1, **about: Any) -> Counts:
 
 
 def put(days: slice, value: Any) -> Change:
-    """A change of some days to what a function makes of the series, or to a number."""
+    """Set some days to the result of a function of the series, or to a number."""
 
     def change(series: Any) -> None:
         series[days] = value(series) if callable(value) else value
@@ -118,7 +118,7 @@ def put(days: slice, value: Any) -> Change:
     ],
 )  # fmt: skip
 def test_days_without_events_are_found(week: str, days: int, named: str) -> None:
-    """With the first and last day, and what is usual there."""
+    """The finding has the first and last day, and the usual number there."""
     found = found_in(changed(put(slice(302, 302 + days), 0), week=week))  # 302 is Monday, 10 February 2020
     assert [(name, one.level, one.count) for name, one in found.items()] == [("empty_days", "warning", 1)]
     assert "2020-02-10" in found["empty_days"].detail
@@ -126,12 +126,12 @@ def test_days_without_events_are_found(week: str, days: int, named: str) -> None
 
 
 def spike(series: Any) -> Any:
-    """31 times what is usual."""
+    """31 times the usual number."""
     return 31 * np.median(series[272:329])
 
 
 def times(day: slice, factor: int) -> Change:
-    """So many times as many."""
+    """This many times as many."""
     return put(day, lambda series: series[day] * factor)
 
 
@@ -142,14 +142,14 @@ FAULTS: list[tuple[Change, str, str, str, dict[str, Any]]] = [
     (times(DAY, 20), "Signup", "spike_of_a_name", "Signup 2020-02-08", {"spike": 40}),
     (times(ON, 3), "Signup", "level_of_a_name", "^1 event name whose number.*Signup from 2020-02-(0[6-9]|10) on", {}),
 ]
-"""A change of one name, or of all, what finds it, what it says, and an option that allows it."""
+"""A change of one name, or of all, the check that finds it, its message, and an option that allows it."""
 
 
 @pytest.mark.parametrize(("change", "name", "check", "text", "allowed"), FAULTS)
 def test_a_change_is_found_on_its_day(
     change: Change, name: str, check: str, text: str, allowed: dict[str, Any]
 ) -> None:
-    """With its count and its name, also where all events together do not show it."""
+    """The finding has its count and its name, also if the sum of all events does not show it."""
     counts = changed(change, *filter(None, [name]))
     found = found_in(counts)
     assert [(one.name, one.count) for one in found.values()] == [(check, 1)]
@@ -169,7 +169,8 @@ def test_long_gaps_are_one_finding_and_no_level() -> None:
 
 @pytest.mark.parametrize(("times", "seed"), [(0.2, 0), (0.45, 1), (0.45, 2), (2.5, 0), (2.5, 2)])
 def test_a_sudden_lasting_change_is_found_on_its_day(times: float, seed: int) -> None:
-    """Half of the events lost from a day on, or all of them sent by two libraries; it has to hold for four weeks."""
+    """Half of the events lost from a day on, or all of them sent by two libraries; the change has to last four
+    weeks."""
     found = found_in(changed(put(slice(300, None), lambda series: (series[300:] * times).astype(int)), seed=seed))
     assert [(name, one.count) for name, one in found.items()] == [("level", 1)]
     assert re.search(r"from 2020-02-(0[6-9]|10) on", found["level"].detail), found["level"].detail
@@ -195,7 +196,7 @@ def test_a_name_that_goes_on_in_another_spelling_is_found(before: str, after: st
 
 
 def test_names_that_differ_in_spelling_at_one_time_are_listed() -> None:
-    """Each with its count; `Class` is no plural of `Clas`, `News` none of `New`."""
+    """Each with its count; `Class` is not a plural of `Clas`, nor `News` of `New`."""
     counts = clean(1)
     found = found_in(counts | {"page viewed": counts["Page Viewed"] // 9})
     assert [(name, one.level, one.count) for name, one in found.items()] == [("similar_names", "notice", 1)]
@@ -207,7 +208,7 @@ def test_names_that_differ_in_spelling_at_one_time_are_listed() -> None:
 
 
 def test_clocks_that_are_years_off_hide_nothing() -> None:
-    """An event of 1970 and one of 9999 leave the range as it is."""
+    """An event of 1970 and one of 9999 do not change the range."""
     history = history_of(changed(put(slice(300, 306), 0)), ("$old", 0, 1), ("$old", 2_932_000, 1))
     (finding,) = run_checks(facts(history=history))
     assert finding.name == "empty_days"
@@ -245,7 +246,7 @@ def month(pattern: str, days: Any = range(1, 31)) -> list[str]:
     ],
 )
 def test_a_day_without_a_file_is_found(pattern: str) -> None:
-    """However the tool writes its dates; a job's windows have files of their own."""
+    """In any tool's spelling of dates; a job's windows have files of their own."""
     whole = month(pattern)
     assert files_found(whole) == {}
     lacking = [path for number, path in enumerate(whole, 1) if number not in (11, 12, 20)]
@@ -257,7 +258,7 @@ def test_a_day_without_a_file_is_found(pattern: str) -> None:
 
 
 def test_files_of_working_days_and_irregular_ones_lack_nothing() -> None:
-    """Weekends without files, files now and then, numbers that are no dates, a date of the export that all have."""
+    """Weekends without files, irregular files, numbers that are not dates, a date of the export that all have."""
     for paths in (
         month("2024-06-{:02}.csv", [d for d in range(1, 31) if d % 7 not in (1, 2)]),
         month("2024-06-{:02}.csv", [1, 2, 9, 20, 21, 22, 28]),
@@ -282,7 +283,7 @@ def test_ranges_that_leave_days_out_or_overlap_are_found() -> None:
 
 
 def test_a_copy_that_a_browser_made_is_found() -> None:
-    """Beside the file that it is a copy of."""
+    """The finding names the file that it is a copy of."""
     found = files_found(["a/events.csv", "a/events (1).csv", "a/other (2).csv"])
     assert [(name, one.count) for name, one in found.items()] == [("overlapping_files", 1)]
     assert "a/events (1).csv next to a/events.csv" in found["overlapping_files"].detail

@@ -1,4 +1,4 @@
-"""What hours of day show: every wrong clock is found, and nothing where the clock is right or nothing can be known."""
+"""What hours of the day show: every wrong clock is found, and nothing if the clock is right or nothing can be known."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def lived_in(*regions: str, level: float = 100, shape: Sequence[Any] = SHOP, see
 
 @cache
 def instants(zones: tuple[tuple[str, str], ...], written: str) -> Any:
-    """The quarter in UTC of each quarter of the history, as a clock in `written` shows it and `zones` are read."""
+    """The quarter in UTC for each quarter of the history, if a clock in `written` shows it and it is read in
+    `zones`."""
     clock = ZoneClock(zones)
     walls = np.arange(FIRST * QUARTERS_A_DAY, (FIRST + DAYS) * QUARTERS_A_DAY) + zone_of(written)
     return np.array([clock.to_utc(wall * QUARTER)[0] // QUARTER for wall in walls.tolist()])
@@ -70,7 +71,7 @@ def instants(zones: tuple[tuple[str, str], ...], written: str) -> Any:
 def read(
     counts: Any, written: str, zones: Sequence[tuple[str, str]], history: HourHistory | None = None
 ) -> HourHistory:
-    """The history as it is read in `zones` from readings of a clock in `written`, after what is in it already."""
+    """Add readings of a clock in `written`, read in `zones`, to the history."""
     some = np.flatnonzero(counts)
     before = history or HourHistory(zones)
     found = np.concatenate((before.quarters, instants(tuple(zones), written)[some]))
@@ -95,7 +96,7 @@ def found_in(history: HourHistory, *, proved: bool = False, least: int = 1_000) 
     ],
 )  # fmt: skip
 def test_a_right_zone_gives_no_finding(zone: str, shape: Any) -> None:
-    """In spring, in autumn, with any volume; nor does UTC where the times are in UTC, wherever people live."""
+    """In spring, in autumn, with any volume; nor does UTC if the times are in UTC, wherever people live."""
     for level in (0.5, 20, 3_000):
         counts = lived_in(zone, level=level, shape=shape)
         assert found_in(read(counts, zone, [(zone, "")])) == {}, level
@@ -118,7 +119,7 @@ def test_worldwide_and_even_data_give_no_finding(level: float) -> None:
 
 @pytest.mark.parametrize("zone", [LOS_ANGELES, "Asia/Tokyo", "Asia/Kolkata", "Australia/Sydney"])
 def test_a_night_by_day_is_found(zone: str) -> None:
-    """Times that are in UTC were read in the zone where people live; the remedy names UTC."""
+    """UTC times were read in the zone where people live; the remedy names UTC."""
     found = found_in(read(lived_in(zone), "UTC", [(zone, "")]))
     assert "night_by_day" in found
     assert found["night_by_day"].level == "warning"
@@ -127,7 +128,7 @@ def test_a_night_by_day_is_found(zone: str) -> None:
 
 
 def test_receive_times_are_better_evidence() -> None:
-    """A project in New York whose people live in Tokyo is as its receive times prove."""
+    """The zone of a project in New York whose people live in Tokyo is the one that its receive times prove."""
     history = read(lived_in("Asia/Tokyo"), NEW_YORK, [(NEW_YORK, "")])
     assert list(found_in(history)) == ["night_by_day"]
     assert found_in(history, proved=True) == {}
@@ -135,7 +136,7 @@ def test_receive_times_are_better_evidence() -> None:
 
 @pytest.mark.parametrize(("zone", "days"), [(NEW_YORK, "2022-03-13"), (BERLIN, "2022-03-27")])
 def test_a_clock_that_is_not_changed_is_found(zone: str, days: str) -> None:
-    """Each change is a contradiction, named with its day; on a right clock each is a proof."""
+    """Each change is a contradiction, with its day; with a right clock each is a proof."""
     counts = lived_in(zone, level=2_000)
     finding = found_in(read(counts, "UTC", [(zone, "")]))["clock_change"]
     assert finding.count == 4
@@ -150,7 +151,7 @@ def test_a_clock_that_is_not_changed_is_found(zone: str, days: str) -> None:
 
 @pytest.mark.parametrize("zone", [NEW_YORK, BERLIN, "Europe/London", "Europe/Athens"])
 def test_an_hour_that_the_clock_skips_is_found(zone: str) -> None:
-    """Local times that were read as UTC lack an hour on a Sunday of spring."""
+    """Local times that were read as UTC have a missing hour on a Sunday in spring."""
     counts = lived_in(zone, level=20_000)
     finding = found_in(read(counts, zone, ()))["clock_change"]
     assert finding.count == 2
@@ -174,7 +175,8 @@ def test_a_jump_of_the_clock_is_found(zones: Any, day: int) -> None:
 
 
 def test_the_zones_that_a_jump_asks_for_settle_it() -> None:
-    """Hours are compared after the declared zones: the right zone is silent, a wrong one is replaced, not doubled."""
+    """Hours are compared after the declared zones: the right zone gives no finding, a wrong one is replaced, not
+    doubled."""
     counts, day = lived_in(NEW_YORK, level=300), 365 * QUARTERS_A_DAY
     before, after = counts.copy(), counts.copy()
     before[day:], after[:day] = 0, 0
@@ -202,7 +204,7 @@ def test_more_events_can_be_asked_for() -> None:
 
 
 def test_a_plan_seals_the_hours(call: Any, tmp_path: Any) -> None:
-    """In both clocks, with the days of the week; a duplicate counts once. Its checks are those of these hours."""
+    """In both clocks, with the days of the week; a duplicate counts once. Its checks use these hours."""
     times = [f"2023-01-0{1 + n % 3}T{n % 24:02d}:30:00" for n in range(72)]
     rows = [{"event": "A", "distinct_id": "x", "uuid": str(n), "timestamp": time} for n, time in enumerate(times)]
     source = write(tmp_path / "events.jsonl", [*rows, rows[0]])
@@ -221,7 +223,7 @@ def test_a_plan_seals_the_hours(call: Any, tmp_path: Any) -> None:
 
 
 def test_the_clock_is_right_to_the_minute_of_a_change() -> None:
-    """Events around the change of a clock lie at their hour of the source's clock."""
+    """Events around a clock change are at their hour of the source's clock."""
     start = (date(2023, 3, 12) - date(1970, 1, 1)).days * DAY
     quarters = np.array([start // QUARTER + hour * 4 for hour in (5, 6, 7, 8)])
     history = HourHistory([(NEW_YORK, "")], quarters, np.ones(4, np.int64))
@@ -236,7 +238,7 @@ def test_the_clock_is_right_to_the_minute_of_a_change() -> None:
     ],
 )
 def test_a_gap_has_the_days_of_both_clocks(days: int, named: str) -> None:
-    """The chart shades the UTC days that are empty; the days to export again are those of the source's clock."""
+    """The chart shades the empty UTC days; the days to export again are those of the source's clock."""
     counts = lived_in(NEW_YORK, level=300).reshape(DAYS, QUARTERS_A_DAY)
     first = int(np.datetime64("2022-02-01", "D").astype(int)) - FIRST
     counts[first : first + days] = 0  # by the clock of the source

@@ -1,4 +1,4 @@
-"""What a person leaves out stays out of the plan and of what is sent, and is counted."""
+"""What a person leaves out is neither planned nor sent, and is counted."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from tests.support.tiny_tool import DAY, THEN, make_plan, planned, row, write
 
 
-def test_a_limit_reads_exactly_so_many_rows_and_sends_what_it_read(tmp_path: Path) -> None:
-    """Across parts, and in the middle of one; an apply stops at the same row. No worker reads a block ahead of it."""
+def test_a_limit_reads_exactly_its_number_of_rows_and_sends_them(tmp_path: Path) -> None:
+    """Across parts, and in the middle of one; an apply stops at the same row. No worker reads a block beyond it."""
     files = [[row(key=f"{file}{number}", number=number) for number in range(5)] for file in "ab"]
     limits = {0: [0, 0], 1: [1, 0], 5: [5, 0], 7: [5, 2], 10: [5, 5], 99: [5, 5]}
     for limit, workers in [*((limit, 0) for limit in limits), (7, 2)]:
@@ -21,7 +21,7 @@ def test_a_limit_reads_exactly_so_many_rows_and_sends_what_it_read(tmp_path: Pat
 
 
 def test_a_limit_counts_rows_of_every_kind(tmp_path: Path) -> None:
-    """Skipped and rejected ones are read too; links of rows beyond it are none."""
+    """Skipped and rejected ones count too; rows beyond the limit make no links."""
     rows = [{"skip": "test_row"}, row(id=""), row(key="k"), {"id": "u-1", "link": "d-1"}]
     made = planned(tmp_path, rows, limit=3)
     counts = made.plan.rows
@@ -30,7 +30,7 @@ def test_a_limit_counts_rows_of_every_kind(tmp_path: Path) -> None:
 
 
 def test_since_and_until_are_half_open(tmp_path: Path) -> None:
-    """Two windows side by side send each event once."""
+    """Two adjacent windows send each event once."""
     rows = [row(key=str(day), at=THEN + day * DAY, day=day) for day in range(4)]
     sent = []
     for name, since, until in (("one", None, THEN + 2 * DAY), ("two", THEN + 2 * DAY, None)):
@@ -41,8 +41,8 @@ def test_since_and_until_are_half_open(tmp_path: Path) -> None:
 
 
 def test_a_row_that_is_left_out_is_skipped_whatever_else_is_wrong_with_it(tmp_path: Path) -> None:
-    """One outside the window is nobody's worry this time. The ids of people who asked to be forgotten are in nothing
-    that would be sent."""
+    """What else is wrong with a row outside the window does not matter this time. The ids of people who asked to be
+    forgotten are in nothing that would be sent."""
     made = planned(tmp_path / "window", [row(id="", at=THEN - 1), row(key="k")], since=THEN)
     assert (made.plan.skips, made.plan.rejects) == ({"outside_window": 1}, {})
     rows = [row(id="gone", key="a"), row(id="stays", key="b"), {"id": "stays", "link": "gone"}]
@@ -53,7 +53,7 @@ def test_a_row_that_is_left_out_is_skipped_whatever_else_is_wrong_with_it(tmp_pa
 
 
 def test_one_file_given_twice_is_read_once_with_a_warning(tmp_path: Path) -> None:
-    """By its bytes, whatever its name; rows without a key are not doubled."""
+    """Files are compared by their bytes, whatever their names; rows without a key are not doubled."""
     one = write(tmp_path / "one.jsonl", [row(), row()])
     other = write(tmp_path / "other.jsonl", [row(), row()])
     made = make_plan(tmp_path / "plan", [one, other])
@@ -63,7 +63,7 @@ def test_one_file_given_twice_is_read_once_with_a_warning(tmp_path: Path) -> Non
 
 
 def test_a_warning_has_a_count_and_a_place(tmp_path: Path) -> None:
-    """The first row that gave it: part, row from 1, byte offset, sentence."""
+    """The first row that caused it: part, row from 1, byte offset, sentence."""
     path = tmp_path / "a.jsonl.gz"
     good = f'{{"event":"Seen","id":"u-1","at":{THEN},"key":"a"}}\n'
     twice = f'{{"event":"Seen","id":"u-1","at":{THEN},"key":"b","x":1,"x":2}}\n'

@@ -69,7 +69,7 @@ def planned(folder: Path, source: Path, mapping: dict[str, Any] = MAPPING) -> Pl
 
 
 def sent(place: Path) -> list[tuple[Any, Any]]:
-    """What the lookups gave each event."""
+    """The values that the lookups gave each event."""
     return [(one["properties"].get("page"), one["properties"].get("$browser")) for one in events_of(place)]
 
 
@@ -78,7 +78,8 @@ def notices(plan: Plan) -> dict[str, str]:
 
 
 def test_rows_of_other_files_are_entries_of_tables(tmp_path: Path) -> None:
-    """Delimited ones without a header are read with the delimiter and the encoding of `files`; they are no events."""
+    """Delimited files without a header are read with the delimiter and the encoding of `files`; their rows are not
+    events."""
     source = export(tmp_path)
     plan = planned(tmp_path, source)
     assert [part.path for part in plan.parts] == ["hits.jsonl"]
@@ -89,7 +90,7 @@ def test_rows_of_other_files_are_entries_of_tables(tmp_path: Path) -> None:
 
 
 def test_the_tables_are_sealed_in_the_plan(tmp_path: Path) -> None:
-    """It needs its lookup files no more; a table that was changed in the plan makes it stale."""
+    """It no longer needs its lookup files; a table that was changed in the plan makes it stale."""
     source = export(tmp_path)
     planned(tmp_path, source)
     (source / "browser.tsv").unlink()
@@ -102,7 +103,7 @@ def test_the_tables_are_sealed_in_the_plan(tmp_path: Path) -> None:
 
 
 def test_several_values_are_an_object(tmp_path: Path) -> None:
-    """Values that a row does not have are no members; numbers stay numbers."""
+    """Values that a row does not have are left out; numbers stay numbers."""
     pages = {"file": "pages/*", "key": "/id", "values": ["/page/name", "/rank"]}
     rows = [{"id": "p-1", "page": {"name": "Start"}, "rank": 2}, {"id": "p-9", "rank": 1.5}, {"id": "p-3"}]
     mapping = MAPPING | {"lookup_files": {"pages": pages, "browsers": BROWSERS}}
@@ -113,7 +114,7 @@ def test_several_values_are_an_object(tmp_path: Path) -> None:
 
 
 def test_a_later_row_of_one_key_counts_and_is_noticed(tmp_path: Path) -> None:
-    """Files in the order of their names, with numbers as numbers. Rows of a lookup file can be events too."""
+    """Files are read in the natural order of their names. Rows of a lookup file can be events too."""
     later = lines({"id": "p-1", "page": {"name": "Home"}})
     people = {"file": "hits*", "key": "/browser", "value": "/who", "rows": "yes"}
     mapping = MAPPING | {"lookup_files": {"pages": PAGES, "browsers": people}}
@@ -125,7 +126,7 @@ def test_a_later_row_of_one_key_counts_and_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_lookup_file_that_is_missing_stops_unless_the_mapping_says_otherwise(tmp_path: Path) -> None:
-    """An empty file is there; of one of other columns every lookup would find nothing."""
+    """An empty file counts as present; in a file with other columns every lookup would find nothing."""
     with pytest.raises(UnfitExport, match=r"no row of pages/1\.jsonl has /id and /page/name"):
         planned(tmp_path, export(tmp_path / "other", pages__1_jsonl=lines({"ID": "p-1"})))
     source = export(tmp_path, browser_tsv=None)
@@ -159,7 +160,7 @@ def test_a_case_gives_the_entries_of_its_tables() -> None:
     ],
 )
 def test_a_table_of_a_lookup_file_has_an_effect(change: dict[str, Any], message: str) -> None:
-    """`mapping check` finds one that no lookup uses, and one that hides another."""
+    """`mapping check` finds a table that no lookup uses, and one that hides another."""
     with pytest.raises(MappingError, match=message):
         check_mapping(parse(json.dumps(MAPPING | change), "acme.yaml"))
 
@@ -168,8 +169,8 @@ def test_a_table_of_a_lookup_file_has_an_effect(change: dict[str, Any], message:
 def test_a_table_too_large_for_memory_gives_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    """On disk from any entry on: equal events and notices, of keys that changed once and again, in one file and the
-    next; and many of one key."""
+    """It is on disk from any number of entries on: equal events and notices, for keys that changed again and again, in
+    one file and the next; and many values of one key."""
     chance = random.Random(7)
     keys = [f"{'p' * (number % 700)}-{number}" for number in range(40)] + ["灯\udc80", "x"]
     some = [{"id": chance.choice(keys), "page": {"name": str(chance.randrange(3))}} for _ in range(600)]
@@ -198,7 +199,7 @@ def test_a_table_too_large_for_memory_gives_the_same(
 
 
 def test_a_table_too_large_for_memory_has_exact_keys_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any case would need all of its keys at once."""
+    """Lookups in any case would need all of its keys at once."""
     monkeypatch.setattr(plan_lookups, "MOST_ENTRIES", 0)
     mapping = json.loads(json.dumps(MAPPING))
     mapping["properties"]["set"]["page"]["case"] = "any"

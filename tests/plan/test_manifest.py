@@ -1,4 +1,4 @@
-"""A sealed plan is read back as it was, knows its own files again, and notices every change."""
+"""A sealed plan is read back as it was, recognises its own files, and notices every change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def planned(place: Path, *, name: str = "plan", **options: Any) -> Made:
 
 
 def test_a_plan_is_read_back_as_it_was_sealed(tmp_path: Path) -> None:
-    """Every field, exactly, under its documented name; white space and the order of members are no change."""
+    """Every field, exactly, under its documented name; white space and the order of members do not matter."""
     made = planned(tmp_path, settings={"source": "eu"}, zones=(("UTC", ""), ("Asia/Kolkata", "2021-03-01")), since=5)
     again = seal(made.plan)
     save(made.directory, again)
@@ -55,7 +55,7 @@ def test_a_plan_is_read_back_as_it_was_sealed(tmp_path: Path) -> None:
 
 
 def test_the_config_of_an_apply_equals_the_config_of_the_plan(tmp_path: Path) -> None:
-    """Options, limits and parts: whatever decides the events is in the sealed file."""
+    """Options, limits and parts: everything that decides the events is in the sealed file."""
     made = planned(tmp_path, limits=Limits(7, 1_000_000, 900_000), excluded=["x"])
     sealed = made.config()
     limits = Limits(7, 1_000_000, 900_000)
@@ -83,7 +83,7 @@ CHANGES: list[Callable[[dict[str, Any]], object]] = [
 
 
 def test_a_plan_that_was_edited_is_refused(tmp_path: Path) -> None:
-    """A plan is made again, never mended by hand."""
+    """A plan is made again, never corrected by hand."""
     made = planned(tmp_path, allowed=tiny.CountLimit(0))
     whole = made.directory.plan.read_text()
     for change in CHANGES:
@@ -95,8 +95,8 @@ def test_a_plan_that_was_edited_is_refused(tmp_path: Path) -> None:
         assert caught.value.exit_code == 4
 
 
-def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
-    """Half a file and something else of that name are damaged; another format is named whatever else the file holds; a
+def test_anything_but_a_plan_is_refused(tmp_path: Path) -> None:
+    """Half a file and anything else under that name are damaged; another format is named whatever else the file has; a
     directory without a plan says how to make one."""
     with pytest.raises(UsageError, match=r"contains no plan\.json") as caught:
         load(Directory(tmp_path))
@@ -114,7 +114,7 @@ def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
         assert refused.value.hint.startswith(hint)
 
 
-def test_a_plan_of_another_version_beside_a_new_one_is_not_passed_over(tmp_path: Path) -> None:
+def test_a_neighbouring_plan_of_another_version_is_not_ignored(tmp_path: Path) -> None:
     """It was sent to the same target, and its merges must be neither repeated nor contradicted."""
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "ledger.sqlite").touch()
@@ -125,7 +125,7 @@ def test_a_plan_of_another_version_beside_a_new_one_is_not_passed_over(tmp_path:
 
 
 def test_the_digest_does_not_depend_on_where_files_lie_nor_on_their_time(tmp_path: Path) -> None:
-    """Two people who plan the same export alike have the same plan."""
+    """Two people who plan the same export in the same way have the same plan."""
     made = planned(tmp_path / "here")
     shutil.copytree(tmp_path / "here" / "export", tmp_path / "there" / "export")
     os.utime(tmp_path / "there" / "export" / "a.jsonl", ns=(1, 1))
@@ -136,7 +136,7 @@ def test_the_digest_does_not_depend_on_where_files_lie_nor_on_their_time(tmp_pat
 
 
 def test_the_digest_is_of_the_events_and_not_of_how_they_are_deflated(tmp_path: Path) -> None:
-    """ISA-L writes other bytes on another processor. The seal is of those, and changes with them."""
+    """ISA-L writes other bytes on another processor. The seal is of those bytes, and changes with them."""
     made = planned(tmp_path, limits=Limits(2, 1_000_000, 900_000))
     requests = [*read_events(made.directory, "identities"), *read_events(made.directory, EVENTS)]
     assert [request.sha256 for request, _ in requests] == [
@@ -166,7 +166,7 @@ def test_the_digest_is_of_the_events_and_not_of_how_they_are_deflated(tmp_path: 
 
 
 def test_the_digest_depends_on_what_would_be_sent(tmp_path: Path) -> None:
-    """An option, an instant, or one byte of the export."""
+    """An option, an instant, or one byte of the export changes it."""
     made = planned(tmp_path)
     asked: list[dict[str, Any]] = [{}, {"provenance": False}, {"as_of": AS_OF + 1}]
     plans = [planned(tmp_path, name=f"p{number}", **options).plan for number, options in enumerate(asked)]
@@ -177,7 +177,7 @@ def test_the_digest_depends_on_what_would_be_sent(tmp_path: Path) -> None:
 
 
 def test_a_plan_says_in_one_counted_line_what_it_would_do(tmp_path: Path) -> None:
-    """Also where it has no merges, or nothing at all to send."""
+    """Also if it has no merges, or nothing to send."""
     plan = planned(tmp_path).plan
     for phases, rows, expected in (
         (
@@ -199,7 +199,7 @@ def test_a_plan_says_in_one_counted_line_what_it_would_do(tmp_path: Path) -> Non
 
 
 def test_a_table_is_read_a_line_at_a_time(tmp_path: Path) -> None:
-    """The first line is there before the last is written well: nothing is read whole."""
+    """The first line is returned before the last one is written: nothing is read whole."""
     with LinesWriter(tmp_path / "lines") as writer:
         writer.write_all([1, 2, "no number"])
     lines = read_lines(tmp_path / "lines", int)
@@ -209,7 +209,7 @@ def test_a_table_is_read_a_line_at_a_time(tmp_path: Path) -> None:
 
 
 def test_what_is_sent_is_what_was_planned_whatever_becomes_of_the_export(tmp_path: Path) -> None:
-    """It may change, move or be gone."""
+    """The export may be changed, moved or deleted."""
     made = planned(tmp_path)
     before = made.sent()
     path = tmp_path / "export" / "b.jsonl"
@@ -220,7 +220,7 @@ def test_what_is_sent_is_what_was_planned_whatever_becomes_of_the_export(tmp_pat
 
 
 def test_a_plan_that_was_applied_is_never_replaced(tmp_path: Path) -> None:
-    """What was sent must stay provable: nothing in the directory changes."""
+    """What was sent must stay provable, so nothing in the directory changes."""
     made = planned(tmp_path)
     made.directory.ledger.write_bytes(b"a ledger")
     before = {path: path.read_bytes() for path in made.directory.path.rglob("*") if path.is_file()}

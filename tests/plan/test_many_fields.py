@@ -71,7 +71,7 @@ KINDS: dict[str, Callable[[int], tuple[str, list[dict[str, Any]]]]] = {
 
 
 def calls_of_plan(folder: Path, mapping: str, rows: list[dict[str, Any]]) -> int:
-    """How many functions are called while a plan is made."""
+    """The number of functions called while a plan is made."""
     folder.mkdir()
     (folder / "shop.yaml").write_text(mapping)
     (folder / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
@@ -100,7 +100,7 @@ def test_a_plan_does_work_in_proportion_to_its_fields_rules_and_names(kind: str,
 
 
 class Counted(str):
-    """A text that counts how often it is compared."""
+    """A string that counts how often it is compared."""
 
     compared = 0
     __hash__ = str.__hash__

@@ -1,4 +1,4 @@
-"""Files that are not what they seem: a plan reads them, or its refusal says what they are and what to do."""
+"""Files of unexpected kinds: a plan reads them, or its refusal says what they are and what to do."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def details(plan: Plan) -> dict[str, str]:
 
 @pytest.mark.parametrize("indent", [None, 2])
 def test_json_by_columns_is_read_by_rows(tmp_path: Path, indent: int | None) -> None:
-    """As `DataFrame.to_json` of pandas writes it, also if values are over several lines."""
+    """The format of `DataFrame.to_json` of pandas, also if values are over several lines."""
     columns = {name: {str(number): row[name] for number, row in enumerate(ROWS)} for name in ROWS[0]}
     columns["bag"] = {"0": {"n": [1, {"é": "a b"}]}, "1": []}  # type: ignore[assignment]
     plan = planned(tmp_path, "frame.json", json.dumps(columns, indent=indent))
@@ -48,14 +48,14 @@ def test_json_by_columns_is_read_by_rows(tmp_path: Path, indent: int | None) -> 
 
 
 def test_a_row_that_has_numbered_members_stays_a_row(tmp_path: Path) -> None:
-    """Of JSON lines, alone or not."""
+    """In JSON lines, by itself or not."""
     rows = [{"of": {"0": 1, "1": 2}} | row for row in ROWS]
     for some in (rows[:1], rows):
         assert planned(tmp_path, "rows.jsonl", "\n".join(map(json.dumps, some))).rows.read == len(some)
 
 
 def test_an_export_that_the_tool_ended_is_not_ready_whatever_may_be_rejected(tmp_path: Path) -> None:
-    """Mixpanel says so in a last line (docs/know/exports.md#mixpanel)."""
+    """Mixpanel writes it in a last line (docs/know/exports.md#mixpanel)."""
     asked = {"mapping": "mixpanel", "settings": {}, "max_rejects": "100%"}
     plan = planned(tmp_path, "a.jsonl", json.dumps(MIXPANEL) + "\nexport terminated early\n", **asked)
     assert plan.rejects == {"cut_off": 1}
@@ -65,7 +65,7 @@ def test_an_export_that_the_tool_ended_is_not_ready_whatever_may_be_rejected(tmp
 @pytest.mark.parametrize("folder", [".", "kind=web"])
 @pytest.mark.parametrize("integers", ["", "user"])
 def test_the_header_of_a_table_in_its_middle_is_skipped(tmp_path: Path, folder: str, integers: str) -> None:
-    """Files were joined, also if folders name columns or floats become integers. A row that is no header stays a
+    """Files were joined, also if folders name columns or floats become integers. A row that is not a header stays a
     reject."""
     lines, settings = ["event,user,at", f"Seen,u1,{TIMES[0]}"], COLUMNS | {"integers": integers}
     (tmp_path / folder).mkdir(exist_ok=True)
@@ -83,7 +83,7 @@ def test_rows_of_another_tool_are_named(tmp_path: Path) -> None:
 
 
 def test_a_person_whose_id_looks_like_a_placeholder(tmp_path: Path) -> None:
-    """The plan says what was found, where, why it is not sent and what to do; a mapping can say that it is a person's,
+    """The plan says what was found, where, why it is not sent and what to do; a mapping can declare it a person's id,
     and it never merges."""
     row = ROWS[0] | {"user": "0", "device": "d1"}
     plan = planned(tmp_path, "a.jsonl", json.dumps(row))
@@ -102,7 +102,7 @@ def test_a_person_whose_id_looks_like_a_placeholder(tmp_path: Path) -> None:
 
 
 def test_a_setting_about_files_that_there_are_not(tmp_path: Path) -> None:
-    """It would do nothing; and a list that no page has is told with those that it has."""
+    """It would do nothing; if no page has the named list, the error names the lists that there are."""
     for name, what in (("sheet", "workbook"), ("rows", "JSON file")):
         with pytest.raises(UsageError, match=f"the export has no {what}"):
             planned(tmp_path, "a.csv", f"event,user,at\nSeen,u1,{TIMES[0]}\n", settings=COLUMNS | {name: "x"})
@@ -119,7 +119,7 @@ def test_a_setting_about_files_that_there_are_not(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_between_rows_and_no_json_ends_a_plan(tmp_path: Path, text: str, place: str) -> None:
-    """Rows after it could be lost without a word."""
+    """Rows after it could be lost silently."""
     with pytest.raises(UnreadableExport, match=place) as refused:
         planned(tmp_path, "a.json", text % tuple(map(json.dumps, ROWS)), settings=COLUMNS | {"rows": "results"})
     assert "correct the file at that byte" in refused.value.hint

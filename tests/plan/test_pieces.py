@@ -1,4 +1,4 @@
-"""What a plan decides on a whole source does not depend on the pieces that it is cut into."""
+"""What a plan decides about a whole source does not depend on the pieces into which the source is cut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.golden import samples
 
 
 def crowded(folder: Path, seed: int) -> list[Path]:
-    """Rows that meet again: few keys, few people, few seconds, rows without a key that are equal, and profiles."""
+    """Rows with many collisions: few keys, few people, few seconds, equal rows without a key, and profiles."""
     chosen = random.Random(seed)
     rows: list[dict[str, Any]] = []
     for _ in range(400):
@@ -52,7 +52,8 @@ ASKED = {"mapping": "generic", "settings": COLUMNS, "allow_key_conflicts": True,
     ],
 )  # fmt: skip
 def test_any_split_gives_the_same_plan(name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Byte for byte: the digest seals every table. A piece may have room for one record, a query any threads."""
+    """Byte for byte: the digest seals every table. A piece may have room for one record, a query any number of
+    threads."""
     if name == "crowded":
         files, asked = crowded(tmp_path / "rows", seed), ASKED
     else:

@@ -46,7 +46,7 @@ def test_the_whole_job_is_that_of_a_directory_on_a_disk(bucket: Bucket, tmp_path
 
 
 def test_commands_name_the_url_and_no_file_has_the_credentials(bucket: Bucket, tmp_path: Path, call: Any) -> None:
-    """What is printed can be typed again; working copies are for their owner alone; the bucket has no ledger."""
+    """Printed commands can be typed again; working copies are only for their owner; the bucket has no ledger."""
     source, url = export(tmp_path / "export", 20), f"{bucket.url}/june"
     planned = call("plan", source, "-o", f"{url}/", *generic(), "--workers", "0")
     assert planned.code == 0
@@ -69,7 +69,7 @@ def test_commands_name_the_url_and_no_file_has_the_credentials(bucket: Bucket, t
 
 
 def test_a_reader_of_the_bucket_sees_the_current_state(url: str, bucket: Bucket, tmp_path: Path) -> None:
-    """Report, receipt and undo list are copied there after each step, and another machine brings what changed."""
+    """Report, receipt and undo list are copied there after each step, and another machine downloads what changed."""
 
     def state() -> str:
         return str(json.loads(counting_plan(bucket, "june")[1]["report.json"])["state"])
@@ -95,7 +95,7 @@ def test_a_reader_of_the_bucket_sees_the_current_state(url: str, bucket: Bucket,
 def test_a_bucket_that_is_lost_on_the_way_does_not_change_what_was_sent(
     lost: str, url: str, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Copying the report fails with a warning that says where it is; the run's own result stands."""
+    """Copying the report fails with a warning that says where it is; the run's own result is kept."""
     import fsspec
 
     warnings: list[str] = []
@@ -120,7 +120,7 @@ def test_a_bucket_that_is_lost_on_the_way_does_not_change_what_was_sent(
 
 @pytest.mark.parametrize("damage", ["changed", "missing"])
 def test_a_damaged_object_is_refused(damage: str, url: str, bucket: Bucket, tmp_path: Path, call: Any) -> None:
-    """Before anything is read of it: exit 4, and the object by its URL."""
+    """Before anything of it is read: exit 4, with the object's URL."""
     key = f"june/{counting_plan(bucket, 'june')[0]['folder']}/requests.jsonl"
     if damage == "changed":
         bucket.put(key, b"{}")
@@ -136,7 +136,7 @@ def test_a_damaged_object_is_refused(damage: str, url: str, bucket: Bucket, tmp_
 
 
 def test_a_working_copy_that_was_damaged_is_brought_again(url: str) -> None:
-    """A file of another size, another plan.json, and a lost file are downloaded; the rest is not."""
+    """A file of another size, another plan.json, and a missing file are downloaded; the rest is not."""
     folder = open_plan(url)[1].path
     before, untouched = files_in(folder), (folder / "cells.jsonl").stat().st_ino
     (folder / "plan.json").write_bytes(b"{" * len(before["plan.json"]))
@@ -147,7 +147,7 @@ def test_a_working_copy_that_was_damaged_is_brought_again(url: str) -> None:
     assert (folder / "cells.jsonl").stat().st_ino == untouched
 
 
-def test_a_url_that_is_no_place_of_a_plan_says_why(bucket: Bucket) -> None:
+def test_a_url_that_cannot_have_a_plan_says_why(bucket: Bucket) -> None:
     """No message repeats what may be a credential."""
     for url, message in (
         ("s3://user:secret@BUCKET/june", "contains a user, a password"),
@@ -176,7 +176,7 @@ def test_the_state_of_a_job_is_refused_in_a_bucket(bucket: Bucket, tmp_path: Pat
 
 
 def test_earlier_and_replayed_plans_are_named_by_their_urls(bucket: Bucket, tmp_path: Path, call: Any) -> None:
-    """--earlier and --replay read the plan and its ledger by the working copy, and diff compares two URLs."""
+    """--earlier and --replay read the plan and its ledger from the working copy, and diff compares two URLs."""
     source, url = export(tmp_path / "export", 20), f"{bucket.url}/june"
     words = ["plan", source, *generic(), "--workers", "0", "--as-of", "2024-06-01T00:00:00Z"]
     assert call(*words, "-o", url).code == 0
@@ -212,8 +212,8 @@ def test_events_of_a_plan_are_discarded_in_the_bucket_and_in_every_copy(
     assert not other.facts.exists()
 
 
-def test_a_plan_that_is_published_again_is_no_discarded_one(url: str, tmp_path: Path) -> None:
-    """Another machine made the same plan once more, with the same digest; an older copy gets its events."""
+def test_a_plan_that_is_published_again_is_no_longer_discarded(url: str, tmp_path: Path) -> None:
+    """Another machine made the same plan again, with the same digest; an older copy gets its events."""
     copy = open_plan(url)[1]
     pipeline.discard_plan(url, DiscardOptions(unsent=True))
     with on(tmp_path / "another"):

@@ -1,4 +1,4 @@
-"""A column that was named wrong, or is not there, is told before the rows are read, once and with what was meant."""
+"""A column that was misspelt, or is missing, is reported before the rows are read, once and with what was meant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROW = {"event": "Seen", "user": "u-1", "At": "2023-01-02T03:04:05Z", "zip": "000
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    """The rows in the format that the name says."""
+    """The rows in the format that the file's name says."""
     names = list(dict.fromkeys(name for one in rows for name in one))
     if path.suffix == ".parquet":
         pq.write_table(pa.table({name: [one.get(name) for one in rows] for name in names}), path)
@@ -43,7 +43,7 @@ def plan(place: Path, source: Path, *asked: str, **named: str) -> int:
     ("setting", "column", "meant"),
     [("timestamp", "at", "did you mean 'At'?"), ("distinct_id", "usr", "did you mean 'user'?"), ("event", "9", "zip")],
 )
-def test_a_column_that_no_row_has_is_told_at_once(
+def test_a_column_that_no_row_has_is_reported_at_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, setting: str, column: str, meant: str
 ) -> None:
     """Exit 2 and two lines: the file, the setting, and the name that was probably meant."""
@@ -58,7 +58,7 @@ def test_a_column_that_no_row_has_is_told_at_once(
 
 
 def test_a_column_that_comes_late_is_there(tmp_path: Path) -> None:
-    """Lines of JSON leave out what they have not: the last row alone may have the column, in another read."""
+    """JSON lines leave out missing members: the last row may be the only one with the column, and in another read."""
     rows: list[dict[str, Any]] = [{**ROW, "more": "x" * 1000} for _ in range(200)]
     rows.append(ROW | {"id": "r-1", "old": "a-1"})
     assert plan(tmp_path, write(tmp_path / "rows.jsonl", rows), uuid="id", anonymous_id="old") in (0, 4)
@@ -66,7 +66,7 @@ def test_a_column_that_comes_late_is_there(tmp_path: Path) -> None:
 
 
 def test_every_part_needs_its_event_its_person_and_its_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """One file with other columns is named; an id that may be absent is asked of the whole export alone."""
+    """One file with other columns is named; an id that may be missing has to be in the whole export only."""
     export = tmp_path / "export"
     export.mkdir()
     write(export / "1.csv", [ROW | {"device": "a-1"}])
@@ -80,8 +80,8 @@ def test_every_part_needs_its_event_its_person_and_its_time(tmp_path: Path, capf
     assert "no row of the export has the column 'id', which --set uuid names" in capfd.readouterr().err
 
 
-def test_fixed_texts_and_blank_columns_are_no_mistake(tmp_path: Path) -> None:
-    """A constant names no column, and a column whose every value is blank is there: its rows tell what they lack."""
+def test_constants_and_blank_columns_are_not_mistakes(tmp_path: Path) -> None:
+    """A constant names no column, and a column whose every value is blank exists: its rows say what they lack."""
     rows = [ROW | {"id": ""}, ROW | {"id": "", "user": "u-2"}]
     assert plan(tmp_path, write(tmp_path / "rows.csv", rows), event="=Seen", uuid="id") == 0
     nulls = [{**ROW, "At": None}]
@@ -90,6 +90,6 @@ def test_fixed_texts_and_blank_columns_are_no_mistake(tmp_path: Path) -> None:
 
 
 def test_an_export_of_broken_rows_is_not_called_a_mistake_of_the_command(tmp_path: Path) -> None:
-    """Where no row can be read, each is a reject of its own."""
+    """If no row can be read, each is a reject of its own."""
     (tmp_path / "rows.jsonl").write_text("{broken\n{broken\n", "utf-8")
     assert plan(tmp_path, tmp_path / "rows.jsonl", timestamp="nowhere") == 4

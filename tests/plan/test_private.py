@@ -1,4 +1,4 @@
-"""What backcast writes is for its owner alone, whatever the umask: plans and ledgers hold personal data."""
+"""What backcast writes is readable only by its owner, whatever the umask: plans and ledgers have personal data."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tests.support.services import running
 
 @pytest.fixture(autouse=True)
 def lax() -> Iterator[None]:
-    """The widest umask there is."""
+    """The most permissive umask."""
     before = os.umask(0)
     yield
     assert os.umask(before) == 0
 
 
 def open_to_others(folder: Path) -> list[str]:
-    """What somebody else may read or list of a folder, itself included."""
+    """What others may read or list of a folder, including itself."""
     found = []
     for path in (folder, *folder.rglob("*")):
         try:
             mode = path.lstat().st_mode
-        except FileNotFoundError:  # of a run that goes on
+        except FileNotFoundError:  # of a run in progress
             continue
         if not path.is_symlink() and mode & 0o077:
             found.append(f"{path.name} {mode & 0o777:o}")
@@ -77,7 +77,7 @@ def test_a_job_is_private(call: Any, tmp_path: Path) -> None:
 
 
 def test_what_a_library_call_writes_is_private_too(tmp_path: Path) -> None:
-    """`pipeline.plan_export` and `apply_plan` without a command; the caller's own umask is as before."""
+    """`pipeline.plan_export` and `apply_plan` without a command; the caller's own umask is restored."""
     directory = planned(tmp_path, 10)
     with serving(lambda asked: Reply()) as server:
         apply(directory, server.url)

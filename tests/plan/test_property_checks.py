@@ -33,11 +33,11 @@ CHECKS = {
     "cut_values", "property_names",
 }  # fmt: skip
 Change = Callable[[dict[str, Any], int, Random], None]
-"""Plants a fault into the properties of an event of this month, from 0."""
+"""Plants a fault into the properties of an event of this month, counted from 0."""
 
 
 def clean(seed: int, count: int = 12_000) -> list[Event]:
-    """Two years of events whose properties are as properties are: some rare, some new, some no longer sent."""
+    """Two years of events with realistic properties: some rare, some new, some no longer sent."""
     chance = Random(seed)
     events: list[Event] = []
     for number in range(count):
@@ -83,7 +83,7 @@ def found_in(events: list[Event], folder: Path, most: int = MOST_EVENTS, **thres
 
 @cache
 def history() -> list[Event]:
-    """A clean history; nobody changes it."""
+    """A clean history, which tests do not change."""
     return clean(1)
 
 
@@ -102,12 +102,13 @@ def planted(change: Change) -> list[Event]:
     [(0, 12, 20), (1, 12, 20), (0, 300, 500), (2, 300, 200), (0, 12_000, 12_000), (2, 12_000, 5_000)],
 )  # fmt: skip
 def test_nothing_is_found_in_a_clean_history(seed: int, count: int, most: int, tmp_path: Path) -> None:
-    """Neither in properties of campaigns, new and old ones, nor in zip codes, versions, ids, tokens and long texts."""
+    """Neither in properties of campaigns, new and old ones, nor in zip codes, versions, ids, tokens and long
+    strings."""
     assert found_in(clean(seed, count), tmp_path, most) == {}
 
 
 def one_kind(properties: dict[str, Any], month: int, chance: Random) -> None:
-    """Other types, amounts as texts, large integers, nulls, texts that are cut, and names that contain ids."""
+    """Other types, amounts as strings, large integers, nulls, truncated strings, and names that contain ids."""
     if chance.random() < 0.03:
         properties["price"] = "n/a"
     if chance.random() < 0.03:
@@ -122,7 +123,7 @@ def one_kind(properties: dict[str, Any], month: int, chance: Random) -> None:
 
 
 def another_kind(properties: dict[str, Any], month: int, chance: Random) -> None:
-    """Numbers that become texts, values that are missing or blank, and texts of other letters that are cut."""
+    """Numbers that become strings, missing or blank values, and truncated strings in other alphabets."""
     if month >= 14:
         properties["price"] = str(properties["price"])
     if month in (8, 9) and chance.random() < 0.8:
@@ -153,13 +154,14 @@ FAULTS: dict[Change, list[tuple[str, str]]] = {
         ("cut_values", r"page of Bought: .* exactly 256 characters .* the first in row "),
     ],
 }  # fmt: skip
-"""What plants faults of different properties, the check that finds each, and how its example begins."""
+"""A function that plants faults in different properties, the check that finds each, and how its example begins."""
 
 
 @pytest.mark.parametrize("most", [MOST_EVENTS, 6_000])
 @pytest.mark.parametrize("change", FAULTS)
 def test_planted_faults_are_found_and_named_and_nothing_else(change: Change, most: int, tmp_path: Path) -> None:
-    """The property, its event, its months, and the row of the first; in half of the events, which each finding says."""
+    """The property, its event, its months, and the row of the first; the fault is in half of the events, which each
+    finding says."""
     events = planted(change)
     found = found_in(events, tmp_path, most)
     assert {name for name, one in found.items() if "(in a sample of " in one.detail} == (
@@ -188,7 +190,7 @@ def test_options_allow_more(tmp_path: Path) -> None:
 
 
 def test_amounts_with_a_decimal_comma_and_rounded_numbers_are_found_by_their_values(tmp_path: Path) -> None:
-    """Whatever the property is called; some other texts are too many for amounts, and one rounded number is enough."""
+    """Whatever the property is called; a few other strings rule out amounts, and one rounded number is enough."""
     for other, found in (("49,90", {"amounts_as_text"}), ("1,2", set()), ("1.6E+12", {"rounded_value"})):
         texts = [*("1.234,50" if row % 2 else "49,90" for row in range(30)), *[other] * 3]
         events = [("Bought", DAY * row, {"was": text}) for row, text in enumerate(texts)]
@@ -196,7 +198,7 @@ def test_amounts_with_a_decimal_comma_and_rounded_numbers_are_found_by_their_val
 
 
 def test_a_plan_names_the_file_and_the_row(tmp_path: Path) -> None:
-    """Rows count in their file; what a check reports is no warning beside it."""
+    """Rows count in their file; a check's finding is not repeated as a warning."""
     (tmp_path / "shop.yaml").write_text(SHOP)
     export = tmp_path / "export"
     export.mkdir()

@@ -1,4 +1,5 @@
-"""Publishing a plan into a bucket: the old plan or the new one, whole, whatever ends it and whoever else publishes."""
+"""Publishing a plan into a bucket: the old plan or the new one, whole, however it ends and whatever else is
+published."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def test_killed_at_any_step_it_leaves_the_old_plan_or_the_new_one(bucket: Bucket
 
 
 def killed_while_publishing(bucket: Bucket, tmp_path: Path, choose: Callable[[list[str]], list[int]]) -> None:
-    """Publish a plan over another one, killed at each of the steps that are chosen by their names."""
+    """Publish a plan over another one, killed at each of the chosen steps."""
     old, new = (export(tmp_path / name, rows) for name, rows in (("old", 12), ("new", 30)))
     expected = []
     for source in (old, new):
@@ -64,12 +65,12 @@ def killed_while_publishing(bucket: Bucket, tmp_path: Path, choose: Callable[[li
         keys = list(bucket.objects(f"{prefix}/"))
         assert {key.split("/")[1] for key in keys if key.count("/") > 1} == {says["folder"]}
         assert len(keys) == len(files) + 2, names[at]
-    assert seen == sorted(seen)  # there is one step from which on it is the new one
+    assert seen == sorted(seen)  # from one step on it is the new one
     assert set(seen) == {0, 1}
 
 
 def test_of_two_that_plan_at_once_one_is_refused_and_the_other_is_whole(bucket: Bucket, tmp_path: Path) -> None:
-    """The first to publish counts; the second says so, and leaves nothing behind."""
+    """The first to publish wins; the second says so, and leaves nothing behind."""
     first, second = (export(tmp_path / name, rows) for name, rows in (("first", 12), ("second", 30)))
     url, began = f"{bucket.url}/june", []
 
@@ -88,7 +89,7 @@ def test_of_two_that_plan_at_once_one_is_refused_and_the_other_is_whole(bucket: 
 
 
 def test_a_plan_that_is_applied_while_another_one_is_made_stays(bucket: Bucket, tmp_path: Path) -> None:
-    """Whoever claims it first; what was sent keeps its plan."""
+    """Whichever claims it first; what was sent keeps its plan."""
     url, began = f"{bucket.url}/june", []
     pipeline.plan_export(export(tmp_path / "first", 12), url, OPTIONS)
 
@@ -134,7 +135,7 @@ def test_a_prefix_with_other_objects_is_refused(bucket: Bucket, tmp_path: Path) 
 def test_a_store_that_does_not_answer_ends_with_exit_6(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Any
 ) -> None:
-    """Two lines, which say that the same command is to be run again."""
+    """Two lines; they say that the same command is to be run again."""
     import fsspec
 
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
@@ -148,7 +149,7 @@ def test_a_store_that_does_not_answer_ends_with_exit_6(
 
 
 def test_a_store_that_replaces_what_is_there_is_refused(bucket: Bucket, tmp_path: Path) -> None:
-    """Of two that publish there both would believe that theirs is the one that counts."""
+    """If two publish there, both would believe that their plan won."""
     with a_store_that_replaces(), pytest.raises(UsageError, match="has no conditional writes") as raised:
         pipeline.plan_export(export(tmp_path / "export", 5), f"{bucket.url}/june", OPTIONS)
     assert "If-None-Match" in str(raised.value.hint)

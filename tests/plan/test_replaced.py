@@ -1,4 +1,4 @@
-"""A plan takes its directory whole or not at all, and never what is not its own."""
+"""A plan replaces its directory whole or not at all, and never touches anything else."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_what_is_not_ours_is_never_planned_over(call: Any, tmp_path: Path, files
 
 
 def test_an_empty_directory_and_an_older_plan_are_taken(call: Any, tmp_path: Path) -> None:
-    """What a person put beside the older plan stays; what the older plan alone had goes."""
+    """What a person added to the older plan is kept; the older plan's own files are removed."""
     source = export(tmp_path / "export", 3)
     (tmp_path / "ids").write_text("nobody\n")
     place = tmp_path / "plan"
@@ -81,7 +81,7 @@ def test_an_empty_directory_and_an_older_plan_are_taken(call: Any, tmp_path: Pat
 
 
 def test_a_plan_that_fails_leaves_the_older_one_whole(tmp_path: Path) -> None:
-    """And nothing of its own: where there was no directory, not even an empty one."""
+    """It leaves no files of its own: if there was no directory, not even an empty one."""
     made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k")])])
     before = contents(made.directory.path)
     whole = gzip.compress(b"".join(b'{"event":"Seen","id":"u","key":"%d"}\n' % number for number in range(20_000)))
@@ -146,8 +146,8 @@ while not ended:
 
 
 def test_whenever_planning_is_killed_the_old_plan_or_the_new_one_is_there(tmp_path: Path) -> None:
-    """Before each change that it makes to a file in turn; and whichever plan it is, it is whole: of the old one nothing
-    is left beside the new one but a person's own file and what it was made of a pipe."""
+    """Before each of its file operations in turn; whichever plan it is, it is whole: next to the new one nothing of the
+    old one is left except a person's own file and what it had read from a pipe."""
     old = make_plan(tmp_path / "old", [write(tmp_path / "old.jsonl", [row("Old", key="k"), row("Old", key="k"), "{"])])
     new = make_plan(tmp_path / "new", [write(tmp_path / "new.jsonl", [row("New", key="n")])])
     old.directory.rehearsal.mkdir()
@@ -171,7 +171,7 @@ def test_whenever_planning_is_killed_the_old_plan_or_the_new_one_is_there(tmp_pa
 
 
 def test_a_directory_in_which_no_plan_was_finished_says_so_and_can_be_used(call: Any, tmp_path: Path) -> None:
-    """A program that was killed leaves no doubt of what lies there."""
+    """After a kill the message says clearly what is there."""
     place = tmp_path / "plan"
     with staged_plan(Directory(place)) as work:
         left = contents(work.path)
@@ -192,7 +192,7 @@ def test_a_directory_in_which_no_plan_was_finished_says_so_and_can_be_used(call:
 
 
 def interrupt(running: subprocess.Popen[bytes], file: Path) -> None:
-    """Press Ctrl-C once a file is there, for which a minute is enough."""
+    """Press Ctrl-C once a file is there; a minute is enough for it."""
     end = time.monotonic() + 60
     while not file.exists():
         assert running.poll() is None
@@ -214,8 +214,8 @@ def test_ctrl_c_leaves_the_older_plan(tmp_path: Path) -> None:
     assert contents(tmp_path / "plan") == before
 
 
-def test_ctrl_c_is_heard_while_a_huge_file_is_digested(tmp_path: Path) -> None:
-    """What runs beside the people ends soon, too: nobody waits for 64 GiB of which five rows were asked for."""
+def test_ctrl_c_works_while_a_huge_file_is_digested(tmp_path: Path) -> None:
+    """Background work ends soon, too: there is no wait for 64 GiB of which five rows were asked for."""
     source = tmp_path / "huge.csv"
     line = "Seen,u-1,2024-03-01T12:00:00Z,," + "x" * 500 + "\n"
     source.write_text("event,distinct_id,timestamp,uuid,more\n" + line * (2 * BLOCK_BYTES // len(line)))
@@ -232,8 +232,8 @@ def test_ctrl_c_is_heard_while_a_huge_file_is_digested(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["grown", "touched", "gone"])
-def test_a_file_that_changes_while_it_is_read_is_no_plan(tmp_path: Path, change: str) -> None:
-    """What was walked and what is digested must be the same file, or rows could be missed without a word."""
+def test_a_file_that_changes_while_it_is_read_makes_no_plan(tmp_path: Path, change: str) -> None:
+    """The file that was walked and the one that is digested must be the same, or rows could be missed silently."""
     source = sorted(export(tmp_path / "export", 3).iterdir())[0]
     size = source.stat().st_size
     request = source, tmp_path / "plan", PlanOptions(mapping="generic", settings=COLUMNS)
@@ -255,7 +255,7 @@ def test_a_file_that_changes_while_it_is_read_is_no_plan(tmp_path: Path, change:
 
 
 def test_an_apply_that_began_meanwhile_keeps_its_plan(tmp_path: Path) -> None:
-    """The ledger is looked for again before the old plan gives way."""
+    """The ledger is checked again before the old plan is replaced."""
     made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k")])])
     before = contents(made.directory.path)
 
@@ -270,7 +270,8 @@ def test_an_apply_that_began_meanwhile_keeps_its_plan(tmp_path: Path) -> None:
 
 
 def test_two_plans_are_never_made_in_one_directory_at_once(tmp_path: Path) -> None:
-    """The second says who makes the first; while another process finishes one, reading it is refused, not wrong."""
+    """The second says which process makes the first; while another process finishes one, reading it is refused, not
+    wrong."""
     source = write(tmp_path / "a.jsonl", [row(key="k")])
     with staged_plan(Directory(tmp_path / "plan")) as work:
         with pytest.raises(Busy, match=f"process {os.getpid()}"):
@@ -289,7 +290,7 @@ def test_two_plans_are_never_made_in_one_directory_at_once(tmp_path: Path) -> No
 
 
 def test_plans_among_an_export_are_left_out_with_a_notice(call: Any, tmp_path: Path) -> None:
-    """Planning a folder twice gives the same plan; a plan that is named as an export is an error."""
+    """Planning a folder twice gives the same plan; a plan given as an export is an error."""
     source = export(tmp_path / "export", 3, files=1)
     words = ("plan", source, *generic(), "-o", source / "plan", "--as-of", "2024-01-01", "--json")
     first, again = call(*words), call(*words)

@@ -44,7 +44,7 @@ def landed(room: Room) -> Counter[tuple[str, str, str]]:
 
 
 def sent(directory: Path, *faults: str) -> Counter[tuple[str, str, str]]:
-    """What lands of a plan in an empty project of a service with these faults."""
+    """What lands from a plan in an empty project of a service with these faults."""
     room = empty(*faults)
     limits = SendLimits(4, AT_ONCE, max_refused=1_000)
     assert run(directory, room.url, key=room.key(), send_limits=limits).unsent == 0
@@ -53,9 +53,9 @@ def sent(directory: Path, *faults: str) -> Counter[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("sample", ["segment", "posthog"])
 def test_what_was_refused_is_planned_and_lands_once(sample: str, tmp_path: Path) -> None:
-    """Of events, merges, groups and profiles: what two plans deliver is what one delivers to a service that refuses
-    nothing, and nothing arrives twice. A replay of the replay is what is left then. (A refused group comes again under
-    the uuid of its content.)"""
+    """Of events, merges, groups and profiles: two plans together deliver what one delivers to a service that refuses
+    nothing, and nothing arrives twice. A replay of the replay has the rest. (A refused group comes again under the uuid
+    of its content.)"""
     golden = GOLDEN[sample]
     sources = [str(SAMPLES / file) for file in golden.files]
 
@@ -107,7 +107,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shop(made: Path, tmp_path: Path) -> Plan:
-    """The same, of which a test changes what it likes; the plan knows the export where it was made."""
+    """A copy that a test can change; the plan knows the export by its original place."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     return open_plan(tmp_path / "first")[0]
 
@@ -118,8 +118,8 @@ def replayed(tmp_path: Path, source: Path, **asked: Any) -> Plan:
 
 
 def test_a_corrected_mapping_and_corrected_rows(shop: Plan, tmp_path: Path) -> None:
-    """Equal rows without an id each have their own uuid, also where some of them were refused. Rows that were rejected
-    and are corrected are sent as well; what was accepted keeps the values that it was sent with."""
+    """Equal rows without an id each have their own uuid, also if some of them were refused. Rows that were rejected and
+    are corrected are sent as well; accepted rows keep the values that were sent."""
     every = events_of(tmp_path / "first")
     refused = {uuid for (uuid,) in in_ledger(tmp_path / "first", "select uuid from refused_events")}
     assert 0 < len(refused) < len(every)
@@ -145,7 +145,7 @@ def test_a_corrected_mapping_and_corrected_rows(shop: Plan, tmp_path: Path) -> N
 @pytest.mark.usefixtures("shop")
 def test_accepted_rows_under_other_uuids_stop_the_plan(tmp_path: Path) -> None:
     """Another key, another value in a row without a key, a file that is left out: each would be sent twice, or not be
-    known. The first rows are named."""
+    recognised. The first rows are named."""
     other = mapping(tmp_path / "keyed.yaml", "key: {of: [user, n, at]}")
     keyed = replayed(tmp_path, tmp_path / "export", mapping=other)
     (check,) = (one for one in keyed.gates if one.name == "replayed_rows")
@@ -165,7 +165,7 @@ def test_accepted_rows_under_other_uuids_stop_the_plan(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("shop")
 def test_a_replay_is_stale_once_the_earlier_plan_went_on(tmp_path: Path) -> None:
-    """Or once it is gone: then nothing proves what the service has."""
+    """Or once it is deleted: then nothing proves what the service has."""
     replayed(tmp_path, tmp_path / "export")
     in_ledger(tmp_path / "first", "update batches set state = 'waiting' where request = 0 and state = 'settled'")
     room = empty()
@@ -185,7 +185,7 @@ def test_a_replay_is_stale_once_the_earlier_plan_went_on(tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("shop")
 def test_what_is_not_to_be_replayed_is_refused(tmp_path: Path) -> None:
-    """With other options of uuids, with doubts open, not sent, or with nothing refused."""
+    """With other options for uuids, with open doubts, not sent, or with nothing refused."""
 
     def refused(message: str, **asked: Any) -> None:
         with pytest.raises((UnsafePlan, UsageError), match=message):
@@ -204,8 +204,8 @@ def test_what_is_not_to_be_replayed_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("alone", [False, True], ids=["a shared project", "the plan's own"])
 def test_what_the_replayed_plan_sent_is_expected_at_the_target(tmp_path: Path, alone: bool) -> None:
-    """Its events, merges, groups and profiles carry the marks of the import; they are counted apart, and no alarm. An
-    event that neither plan sent is one all the same."""
+    """Its events, merges, groups and profiles have the marks of the import; they are counted separately, and raise no
+    alarm. An event that neither plan sent does."""
     golden = GOLDEN["segment"]
     sources = [str(SAMPLES / file) for file in golden.files]
     pipeline.plan_export(sources, tmp_path / "first", PlanOptions(workers=0, as_of=AS_OF, **golden.asked))

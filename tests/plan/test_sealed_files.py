@@ -1,4 +1,4 @@
-"""No file of a plan can be changed behind its seal: whoever reads it says which one, before anything is sent."""
+"""No file of a plan can be changed unnoticed: every reader says which one was, before anything is sent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def changed(made: Path, tmp_path: Path, name: str, gone: bool = False) -> Path:
-    """A copy of the plan in which one file is another, or is missing."""
+    """A copy of the plan in which one file was changed or removed."""
     directory = tmp_path / f"{name.replace('/', '-')}-{gone}"
     copytree(made, directory)
     path = directory / name
@@ -44,8 +44,8 @@ def changed(made: Path, tmp_path: Path, name: str, gone: bool = False) -> Path:
 
 
 def test_apply_refuses_a_changed_file_and_names_it(made: Path, tmp_path: Path) -> None:
-    """Exit 4, with the file in the message and among the differences, and nothing is sent. The list is of all the files
-    that are sealed: a new one has to come into it."""
+    """Exit 4, with the file in the message and among the differences, and nothing is sent. The list has all sealed
+    files: a new one has to be added."""
     plan, _ = open_plan(made)
     assert {*plan.files, "excluded-ids.txt"} == set(FILES)
     room = empty()
@@ -63,7 +63,7 @@ def test_apply_refuses_a_changed_file_and_names_it(made: Path, tmp_path: Path) -
 def test_preflight_believes_no_changed_file(
     made: Path, tmp_path: Path, name: str, call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither as a command nor before an apply does it count days or merges of a file that is not the sealed one."""
+    """Neither the command nor an apply counts days or merges from a file that is not the sealed one."""
     directory, room = changed(made, tmp_path, name), empty()
     monkeypatch.setenv("BACKCAST_PROJECT_KEY", room.key())
     monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL)
@@ -74,7 +74,7 @@ def test_preflight_believes_no_changed_file(
 
 
 def test_what_writes_the_report_refuses_it_too(made: Path, tmp_path: Path) -> None:
-    """Verify and rehearse look at every seal first; the report that a person signs off stays as it was."""
+    """Verify and rehearse check every seal first; the report that a person signs off does not change."""
     for number, name in enumerate(["identities.jsonl", *READ_BY_THE_REPORT]):
         directory = changed(made, tmp_path, name)
         before = (directory / "report.html").read_bytes()

@@ -1,4 +1,4 @@
-"""Rows of the source beside their events: who is chosen, what is masked, and which rule gives each property."""
+"""Rows of the source next to their events: which are chosen, what is masked, and which rule gives each property."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ RULES = {
     "own": (["own"], "kept under its name", None),
     "historical_migration": ([], "set by backcast", None),
 }
-"""By property: its fields, the rule that gives it, and a text of the rule's line."""
+"""By property: its fields, the rule that gives it, and a part of the rule's line."""
 
 
 def test_each_property_names_its_fields_its_rule_and_the_line(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_each_property_names_its_fields_its_rule_and_the_line(tmp_path: Path) ->
 
 
 def test_masked_plans_have_no_value_and_no_id(tmp_path: Path) -> None:
-    """Neither plan.json nor the report has a value of the rows; both have them where they are asked for."""
+    """Neither plan.json nor the report has a value of the rows; with the options both have them."""
     source = written(tmp_path / "export", [row(1)])
     ids_of_row = (PERSON, "device-1")
     values_of_row = ("7719.25", "from.example", "BeOS", "gold", "ex-tra", "?q=1")
@@ -144,7 +144,7 @@ def test_hostile_values_are_cut_and_cannot_drive_a_page(tmp_path: Path) -> None:
 
 
 def test_each_entry_of_events_has_a_row_that_is_sent(tmp_path: Path) -> None:
-    """Of two entries that give one name the second has a pair, too: not a copy of an event, and not a rejected row."""
+    """If two entries give one name, the second has a pair, too: not a copy of an event, and not a rejected row."""
     copy = row(7, "Opened") | {"received": "2022-03-05T00:00:00Z"}
     rows = [row(1), row(2, "Other"), row(7, "Opened"), row(3, "Opened", 1066), copy, row(4, "Opened"), row(5, "Opened")]
     found = pairs_of(planned(tmp_path, written(tmp_path / "export", rows), max_rejects="9"), tmp_path)
@@ -158,7 +158,7 @@ def test_each_entry_of_events_has_a_row_that_is_sent(tmp_path: Path) -> None:
 
 
 def test_the_first_event_of_each_name_and_year_whatever_the_workers_and_files(tmp_path: Path) -> None:
-    """Copies are not shown; the choice is the same for each number of workers and order of the files."""
+    """Copies are not shown; the choice is the same for any number of workers and order of the files."""
     rows = [row(number, f"Name {number % 5}", 2015 + number % 4) for number in range(400)]
     source = written(tmp_path / "export", rows[:200], "2021-01-01.jsonl.gz")
     written(source, [*rows[100:], row(999, "Name 1", 2021)], "2021-01-02.jsonl")

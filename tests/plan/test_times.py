@@ -1,4 +1,4 @@
-"""Whatever a row's time is, the row ends as an event or as a reject with a code: no time stops a plan."""
+"""Whatever a row's time is, the row becomes an event or a reject with a code: no time stops a plan."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TEXTS = st.builds(
     st.one_of(NUMBERS, NUMBERS.map(str), TEXTS),
 )
 def test_every_time_is_one_that_can_be_written_or_a_fault(unit: str, clock: str, zones: Any, value: Any) -> None:
-    """In every unit and zone, from numbers and from texts."""
+    """In every unit and zone, from numbers and from strings."""
     shop = mapper(f"time: {{from: /at, unit: {unit}, zone: {clock}}}\n", HEAD, zones=zones)
     made = shop.map_row(record(json.dumps({"name": "Seen", "user": "u", "at": value})))
     assert isinstance(made, UnvalidatedEvent)
@@ -90,11 +90,11 @@ def test_a_row_of_the_far_future_is_a_reject(tool: str, zone: str | None, window
 
 
 def test_what_a_spreadsheet_rounded_is_neither_a_person_nor_a_time(tmp_path: Path) -> None:
-    """Each such row is a reject of one code, and such an id joins nobody."""
+    """Each such row is a reject with one code, and such an id is never merged."""
     (tmp_path / "a.csv").write_text(
         "name,who,anon,at\n"
         "Seen,9.91214E+15,,1609459200123\n"  # an id
-        'Seen,"9,91214E+15",,1609459200124\n'  # an id where the decimal mark is a comma
+        'Seen,"9,91214E+15",,1609459200124\n'  # an id, with a decimal comma
         "Seen,u-1,,1.60946E+12\n"  # a time
         "Seen,u-2,,1.609459200E+12\n"  # only its milliseconds are gone
         "Seen,u-3,,1.609459200125E12\n"  # exact, as Java writes it
@@ -131,7 +131,7 @@ def planned_at(folder: Path, written: str, **asked: Any) -> Plan:
 
 
 def test_a_date_is_midnight_in_the_named_zone(tmp_path: Path) -> None:
-    """Which it then needs."""
+    """Midnight needs a zone."""
     (stop, _) = planned_at(tmp_path / "none", "2021-03-27").gates
     assert "name the zone of that clock with --timezone" in stop.detail
     assert planned_at(tmp_path / "zone", "2021-03-27", timezone="Europe/Berlin").first == "2021-03-26T23:00:00Z"
@@ -149,7 +149,7 @@ def test_a_date_is_midnight_in_the_named_zone(tmp_path: Path) -> None:
     ],
 )
 def test_a_time_in_another_form_names_the_setting(tmp_path: Path, written: str, forms: list[str]) -> None:
-    """As it is pasted: with it, the plan has the event."""
+    """It can be pasted: with it, the plan has the event."""
     (stop, _) = planned_at(tmp_path / "iso", written).gates
     assert re.findall(r"--set timestamp_format='([^']*)'", stop.detail) == forms
     for number, form in enumerate(forms):
@@ -176,8 +176,8 @@ def test_rows_with_nan_name_the_setting_that_reads_them(tmp_path: Path) -> None:
     assert plan_export(tmp_path / "a.jsonl", tmp_path / "q", PlanOptions(mapping="generic", settings=asked)).gates == []
 
 
-def test_a_doubtful_hour_is_told_as_the_clock_showed_it() -> None:
-    """A person reads a date and a time, not a count of microseconds."""
+def test_a_doubtful_hour_is_shown_as_on_the_clock() -> None:
+    """The message has a date and a time, not a count of microseconds."""
     shop = mapper("time: {from: /at, unit: s, zone: project}\n", HEAD, zones=(("Europe/Berlin", ""),))
     made = shop.map_row(record('{"name": "Seen", "user": "u", "at": 1635647400}'))
     assert isinstance(made, UnvalidatedEvent)
@@ -185,7 +185,7 @@ def test_a_doubtful_hour_is_told_as_the_clock_showed_it() -> None:
 
 
 def test_an_unknown_setting_is_answered_with_each_known_one_once() -> None:
-    """No name stands twice."""
+    """No name appears twice."""
     with pytest.raises(UsageError) as caught:
         mapper("time: {from: /at, unit: s, zone: utc}\nsettings: {source: an id}\n", HEAD, settings={"foo": "1"})
     names = caught.value.hint.removeprefix("it knows: ").split(", ")
@@ -193,7 +193,7 @@ def test_an_unknown_setting_is_answered_with_each_known_one_once() -> None:
 
 
 def test_a_count_of_another_unit_is_rejected_with_its_unit(tmp_path: Path) -> None:
-    """The plan names the setting that would read it; a number that is not a plausible time has no such hint."""
+    """The plan names the setting that would read it; a number that is not a plausible time gets no such hint."""
     for number, (written, unit, settings) in enumerate((
         ("1672628645", "s", {}), ("1672628645123", "ms", {}), ("1672628645123456", "us", {"timestamp_unit": "ms"}),
         ("1672628645.5", "s", {"timestamp_format": "%Y-%m-%d"}), ("20230102030405", "", {}),

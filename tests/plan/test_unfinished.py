@@ -1,4 +1,4 @@
-"""A plan that was stopped goes on with the blocks that are finished, to the plan that it would have been."""
+"""A plan that was stopped reuses the finished blocks, and becomes the plan that it would have been."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def digest_of(source: Path) -> Any:
 
 @pytest.fixture
 def stopped(tmp_path: Path) -> Path:
-    """An export, whose plan was killed when its first four blocks were finished, among others."""
+    """An export, whose plan was killed when at least its first four blocks were finished."""
     source = export(tmp_path / "export", 4_000, files=200)
     words = [sys.executable, "-m", "pipeline", *words_for(source, "--workers", 1, "--quiet")]
     staged = tmp_path / "plan" / "unfinished-plan" / "scratch" / "staged"
@@ -43,7 +43,7 @@ def stopped(tmp_path: Path) -> Path:
 
 
 def test_a_killed_plan_goes_on_to_the_same_digest(stopped: Path) -> None:
-    """Whatever of its files is damaged is made again; another clock changes nothing."""
+    """Any damaged file is made again; another clock changes nothing."""
     staged = stopped.with_name("plan") / "unfinished-plan" / "scratch" / "staged"
     instant = json.loads((staged / "begun.json").read_bytes())["as_of"]
     assert not (stopped.with_name("plan") / "plan.json").exists()
@@ -62,7 +62,7 @@ def test_a_killed_plan_goes_on_to_the_same_digest(stopped: Path) -> None:
 
 
 def test_damage_of_a_block_is_found_when_it_is_read(stopped: Path) -> None:
-    """Not only in the bytes of events, of which the plan has a digest: also in where they are from."""
+    """Not only in the bytes of events, for which the plan has a digest: also in where they come from."""
     staged = stopped.with_name("plan") / "unfinished-plan" / "scratch" / "staged"
     block = (staged / "events" / "00000003.pack").read_bytes()
     assert unstage(block).count == 20
@@ -88,5 +88,5 @@ def flipped(content: bytes, at: int) -> bytes:
 
 
 def instant_of(micros: int) -> str:
-    """As `--as-of` takes it."""
+    """In the spelling of `--as-of`."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(micros // 1_000_000)) + f".{micros % 1_000_000:06d}Z"

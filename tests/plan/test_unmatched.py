@@ -1,4 +1,5 @@
-"""References of a mapping that no row has: found in every format, exactly, and told with the name that was meant."""
+"""References of a mapping that no row has: found in every format, exactly, and reported with the name that was
+meant."""
 
 from __future__ import annotations
 
@@ -35,12 +36,12 @@ ROW = {"name": "Seen", "user": "u-1", "at": "2023-01-02T03:04:05Z", "page_url": 
 
 
 def rows(count: int = 3, **more: Any) -> list[dict[str, Any]]:
-    """Rows of which each is one event."""
+    """Rows, each of which is one event."""
     return [{**ROW, "id": f"i-{number}", **more} for number in range(count)]
 
 
 def written(folder: Path, form: str, some: Iterable[dict[str, Any]]) -> Path:
-    """A file of rows; objects are JSON texts where the format has no objects."""
+    """A file of rows; objects are JSON strings if the format has no objects."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"rows.{form}"
     if form == "jsonl":
@@ -58,7 +59,7 @@ def written(folder: Path, form: str, some: Iterable[dict[str, Any]]) -> Path:
 
 
 def planned(folder: Path, source: Path, mapping: str, **asked: Any) -> Plan:
-    """A plan of a file with a mapping's text, or a shipped one's name."""
+    """A plan of a file with a mapping given as a string, or a shipped one's name."""
     name = mapping
     if "\n" in mapping:
         (folder / "mine.yaml").write_text(mapping)
@@ -71,9 +72,9 @@ def gate_of(plan: Plan) -> Finding:
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
-def test_a_misspelt_column_is_told_with_the_one_that_was_meant(tmp_path: Path, form: str) -> None:
-    """Wherever a mapping names it: in tables of names, values, conditions, below an object, of persons and groups. What
-    is spelt right is not told of, and the plan is ready."""
+def test_a_misspelt_column_is_reported_with_the_one_that_was_meant(tmp_path: Path, form: str) -> None:
+    """Wherever a mapping names it: in tables of names, values, conditions, below an object, for persons and groups.
+    Correct names are not reported, and the plan is ready."""
     source = written(tmp_path, form, rows(context={"page": {"url": "/a", "referrer": "/b"}}))
     more = """\
 properties:
@@ -119,7 +120,7 @@ groups:
 def test_what_no_row_can_do_without_stops_the_plan(
     tmp_path: Path, form: str, right: str, wrong: str, what: str
 ) -> None:
-    """Whatever may be rejected: where no alternative is there either."""
+    """Whatever limit of rejects is set: if no alternative exists either."""
     source = written(tmp_path, form, rows())
     stopped = planned(tmp_path, source, MAPPING.replace(right, wrong), max_rejects="100%")
     gate = gate_of(stopped)
@@ -129,7 +130,7 @@ def test_what_no_row_can_do_without_stops_the_plan(
 
 @pytest.mark.parametrize("wrong", ["[/user, /usr]", "[{first: [/usr, /user]}]", "[/usr, {const: everybody}]"])
 def test_an_alternative_that_is_there_is_enough(tmp_path: Path, wrong: str) -> None:
-    """The one that no row has is a warning all the same."""
+    """The alternative that no row has is a warning nevertheless."""
     source = written(tmp_path, "csv", rows())
     plan = planned(tmp_path, source, MAPPING.replace("[/user]", wrong))
     gate = gate_of(plan)
@@ -139,7 +140,7 @@ def test_an_alternative_that_is_there_is_enough(tmp_path: Path, wrong: str) -> N
 
 @pytest.mark.parametrize(("form", "workers"), [("jsonl", 2), ("csv", 0)])
 def test_one_row_of_the_last_block_is_enough(tmp_path: Path, form: str, workers: int) -> None:
-    """The whole source is looked at, block by block, in every process; broken rows say nothing."""
+    """The whole source is searched, block by block, in every process; broken rows do not matter."""
     folder = tmp_path / "export"
     for number in range(4):
         some = rows(2, **({"late": number, "context": {"deep": 1}} if number == 3 else {"context": {"other": 1}}))
@@ -152,7 +153,7 @@ def test_one_row_of_the_last_block_is_enough(tmp_path: Path, form: str, workers:
 
 
 def test_opened_properties_are_looked_at_by_either_name(tmp_path: Path) -> None:
-    """A property, and the path of the same, are one; rows whose properties are a text are opened as any others."""
+    """A property, and the path to it, count as one; rows whose properties are a string are opened like any others."""
     some = rows(2, properties={"plan": "pro", "city": "x"}) + rows(1, properties='{"late": 1}')
     source = written(tmp_path, "jsonl", some)
     more = "properties:\n  open: /properties\n  rename: {plan: tier, Late: l}\n  set: {a: /properties/city, b: citty}\n"
@@ -163,7 +164,7 @@ def test_opened_properties_are_looked_at_by_either_name(tmp_path: Path) -> None:
 
 
 def test_shipped_mappings_are_quiet() -> None:
-    """Any export lacks much of what they name."""
+    """Any export lacks many of the names in them."""
     for name in available():
         found = load(name)
         assert required_references(found, SealedOptions(as_of=0), of_tool(found.tool)) == ()
@@ -171,7 +172,7 @@ def test_shipped_mappings_are_quiet() -> None:
 
 @pytest.mark.parametrize(("tool", "files"), [("amplitude", "amplitude"), ("segment", "segment/archive")])
 def test_of_a_changed_copy_only_the_change_is_looked_at(tmp_path: Path, tool: str, files: str) -> None:
-    """The rest is as optional as it is in the shipped mapping."""
+    """The rest is as optional as in the shipped mapping."""
     extra = "also:\n  - {event: {const: Mailed}, when: {present: /e_mail_adress}}\n"
     text = load(tool).text.replace("\ncases:\n", f"\n{extra}\ncases:\n", 1)
     gate = gate_of(planned(tmp_path, SAMPLES / files, text))
@@ -179,13 +180,13 @@ def test_of_a_changed_copy_only_the_change_is_looked_at(tmp_path: Path, tool: st
 
 
 def test_what_an_operator_names_is_looked_at_in_a_shipped_mapping(tmp_path: Path) -> None:
-    """Such as a group type of Mixpanel's."""
+    """For example a group type of Mixpanel's."""
     asked: dict[str, Any] = {"timezone": "America/New_York", "settings": {"groups": "compny"}}
     assert "'compny'" in gate_of(planned(tmp_path, SAMPLES / "mixpanel", "mixpanel", **asked)).detail
 
 
-def test_what_is_there_is_no_wrong_reference(tmp_path: Path) -> None:
-    """The form of a time, whatever signs it has; and a table names its columns, so one without any value is there."""
+def test_existing_columns_are_not_reported(tmp_path: Path) -> None:
+    """The form of a time, whatever characters it has; a table names its columns, so one without any value exists."""
     source = written(tmp_path, "csv", [{**row, "at": "02.01.2023 03:04", "coupon": None} for row in rows()])
     clock = 'time: {from: /at, unit: format, format: "%d.%m.%Y %H:%M"}'
     more = "properties:\n  set: {a: /coupon, b: /cupon}\n"
@@ -195,7 +196,8 @@ def test_what_is_there_is_no_wrong_reference(tmp_path: Path) -> None:
 
 
 def test_a_name_on_the_way_to_another_is_looked_at(tmp_path: Path) -> None:
-    """The first that is misspelt is told, in the object that lacks it; so are members of an opened column's column."""
+    """The first misspelt name is reported, with the object that lacks it; so are members of an opened column's
+    column."""
     source = written(tmp_path, "jsonl", rows(context={"page": {"url": "/a"}, "p": {"plan": 1}}))
     more = "properties:\n  open: /context/p\n  set: {a: /context/pag/url, b: /context/p/plan}\n"
     told = "'/context/pag/url' (mine.yaml:10:12, did you mean 'page', which is in 3 rows?)"

@@ -1,4 +1,4 @@
-"""Windows that are planned one by one decide on ids as one plan over everything does, but for what is settled."""
+"""Windows that are planned one by one decide on ids as one plan over everything does, except for what is settled."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Series:
         self.service = MergingService()
 
     def settle(self, pairs: Sequence[Rows], events: dict[str, int]) -> None:
-        """Plan one window, and have the service take its merges."""
+        """Plan one window, and let the service take its merges."""
         place = Directory(self.folder / str(len(list(self.folder.iterdir()))))
         place.scratch.mkdir(parents=True)
         seen = event_ids(events, users_of(events))
@@ -109,9 +109,9 @@ def whole(windows: Sequence[Window], earlier: Sequence[EarlierLink] = ()) -> Res
 @settings(max_examples=6)
 @given(WINDOWS)
 def test_a_plan_over_everything_finds_nothing_that_the_windows_left(windows: list[Window]) -> None:
-    """Given what they settled, and while nobody comes near --max-ids-per-person. Where they came to other persons than
-    a plan that knows nothing, each person that differs holds a merge that was settled before the window that speaks
-    against it."""
+    """Given what they settled, and while no person comes near --max-ids-per-person. If their persons differ from those
+    of a plan that knows nothing, each such person has a merge that was settled before the window that contradicts
+    it."""
     with series_of(*windows) as series:
         assert whole(windows, series.settled).links == []
         assert series.service.refused == []
@@ -123,7 +123,8 @@ def test_a_plan_over_everything_finds_nothing_that_the_windows_left(windows: lis
 @settings(max_examples=6)
 @given(st.data(), WINDOWS)
 def test_devices_of_one_user_each_come_to_the_same_persons(data: st.DataObject, windows: list[Window]) -> None:
-    """Nothing can be settled too early then, so nothing differs: neither persons nor the date that each merge needs."""
+    """No merge can be settled too early then, so nothing differs: neither persons nor the date that each merge
+    needs."""
     owner = {f"d{number}": data.draw(st.sampled_from(["u0", "u1", "u2"])) for number in range(4)}
     windows = [
         ([one._replace(user=owner[one.anonymous], kind="row") for one in pairs if one.anonymous in owner], events)
@@ -135,7 +136,7 @@ def test_devices_of_one_user_each_come_to_the_same_persons(data: st.DataObject, 
 
 
 def test_a_window_asks_only_for_those_that_it_meets() -> None:
-    """Along every path of pairs, both ways, and nobody else."""
+    """Along every path of pairs, both ways, and no others."""
     pairs = [Rows(one, other, 1) for one, other in ("ab", "cb", "cd", "ef", ("null", "a"), ("null", "e"))]
     with series_of((pairs, {})) as series:
         found = [pair[:2] for pair in series.state.identities.pairs([hashes(["d", "x"])], pending_merges=False)]

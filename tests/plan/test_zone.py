@@ -1,4 +1,4 @@
-"""A zone is proved or contradicted by the data, month by month; where they say nothing, a person has to."""
+"""A zone is proved or contradicted by the data, month by month; if they show nothing, a person has to choose."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OCTOBER_2022 = datetime(2022, 10, 10, 12, tzinfo=UTC)
 
 
 def mixpanel(path: Path, clocks: list[tuple[datetime, int]]) -> Path:
-    """An export whose rows have this reading of the project's clock, and that distance (s) from their receipt."""
+    """An export whose rows have this reading of the project's clock, this many seconds from their receipt."""
     lines = []
     for number, (clock, distance) in enumerate(clocks):
         time = int(clock.timestamp()) + 60 * number
@@ -50,12 +50,12 @@ def planned(place: Path, clocks: list[tuple[datetime, int]], *zones: str) -> Pla
 
 
 def levels(plan: Plan) -> dict[str, str]:
-    """The gates that were reached."""
+    """The checks that gave a finding, with their levels."""
     return {gate.name: gate.level for gate in plan.gates}
 
 
 def evidence(plan: Plan) -> list[tuple[Any, ...]]:
-    """What each month says, and whether it agrees."""
+    """The evidence of each month, and whether it agrees."""
     return [(one.month, one.offset, one.rows, one.agrees) for one in plan.zone_evidence]
 
 
@@ -70,7 +70,7 @@ def evidence(plan: Plan) -> list[tuple[Any, ...]]:
 def test_real_rows_prove_their_zone_and_contradict_utc(
     tmp_path: Path, when: datetime, distances: list[int], zone: str, month: str, offset: int
 ) -> None:
-    """The two fixtures that hold true local time."""
+    """The two fixtures that have true local time."""
     clocks = [(when, distance) for distance in distances]
     right = planned(tmp_path, clocks, zone)
     assert evidence(right) == [(month, offset, len(distances), True)]
@@ -113,7 +113,7 @@ def test_too_few_rows_ask_for_the_zone_by_name(tmp_path: Path) -> None:
 
 
 def test_a_plan_that_is_not_ready_is_written_and_is_never_applied(tmp_path: Path) -> None:
-    """It can be read and rehearsed; apply answers exit 4 before anything is sent."""
+    """It can be read and rehearsed; apply ends with exit 4 before anything is sent."""
     planned(tmp_path, [(DECEMBER_2020, distance) for distance in PST])
     plan = load(Directory(tmp_path / "plan"))
     assert plan.verdict == "not-ready"
@@ -132,8 +132,8 @@ def judged(counts: dict[int, int], zone: str = "UTC") -> list[tuple[int, int, in
 
 
 def test_a_small_share_of_a_month_proves_and_contradicts_nothing() -> None:
-    """Of a thousand rows that were imported in bulk, days or years after their own time, a few arrive at any distance
-    by accident, and no distance beyond the zones of the earth is an offset. The most frequent counts, not the mean."""
+    """If a thousand rows were imported in bulk, days or years after their own time, a few arrive at any distance by
+    accident, and a distance beyond the zones of the earth is not an offset. The most frequent counts, not the mean."""
     assert judged({-86_400 * 30: 900, -3_600: 99}) == []
     assert judged({-86_400 * 30: 900, -3_600: 100}) == [(-3_600, 100, 1000)]
     assert judged({-86_400 * 30: 90, -43_200 - 900: 50, 0: 20}) == [(0, 20, 160)]
@@ -142,7 +142,7 @@ def test_a_small_share_of_a_month_proves_and_contradicts_nothing() -> None:
 
 
 def test_months_are_judged_in_order_each_by_itself() -> None:
-    """A project's zone may have been changed: ZONE@DATE holds from that day."""
+    """A project's zone may have been changed: ZONE@DATE applies from that day."""
     counts = Counter({(JULY_2021 + 31, 0): 5, (JULY_2021, 7_200): 5})
     verdict = judge_zone(counts, (("Europe/Berlin", ""), ("UTC", "2021-08-01")))
     assert [(one.month, one.agrees) for one in verdict.months] == [("2021-07", True), ("2021-08", True)]
@@ -150,15 +150,15 @@ def test_months_are_judged_in_order_each_by_itself() -> None:
     assert not judge_zone(counts, (("Europe/Berlin", ""),)).proved
 
 
-def test_a_zone_that_held_for_some_days_only_is_one_of_its_month() -> None:
-    """Each day is held against the zone that it had."""
+def test_a_zone_that_applied_for_some_days_counts_for_its_month() -> None:
+    """Each day is compared with the zone that applied on it."""
     zones = (("UTC", ""), ("Asia/Kolkata", "2021-07-10"), ("UTC", "2021-07-20"))
     (month,) = judge_zone(Counter({(JULY_2021 + 12, 19_800): 5, (JULY_2021 + 25, 0): 4}), zones).months
     assert (month.expected, month.agrees) == ((0, 19_800), True)
 
 
 def test_the_gate_speaks_of_the_month_with_the_most_rows_against_the_zone() -> None:
-    """So that a person sees the strongest reason first."""
+    """So a person sees the strongest reason first."""
     counts = Counter({(JULY_2021, 19_800): 4, (JULY_2021 + 31, 19_800): 9})
     (finding,) = run_checks(facts(zone=judge_zone(counts, ())))
     told = "in 2021-08 receive times show UTC+05:30 in 9 of 9 rows. 2 months of 2 disagree."

@@ -1,4 +1,4 @@
-"""What the tests of preflight are given."""
+"""Fixtures for the tests of preflight."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def here(call: Callable[..., Printed], monkeypatch: pytest.MonkeyPatch) -> Calla
 
 @pytest.fixture
 def ask() -> Iterator[Asking]:
-    """A target with two projects and nothing in them."""
+    """An empty target with two projects."""
     with asking() as found:
         yield found
 

@@ -30,7 +30,8 @@ def landed(ask: Asking) -> int:
 
 
 def test_functions_are_off_while_events_land_and_on_again_after(ask: Asking, here: Any, tmp_path: Path) -> None:
-    """Those that would or may fire, and no other; what live events miss is told before the first request changes it."""
+    """Functions that would or may fire, and no others; what live events miss is reported before the first request
+    changes it."""
     directory = planned(tmp_path, EVENTS)
     fires = ask.made(**function(name="Fires"))
     may = ask.made(**function(name="May", filters={"actions": [{"id": "1"}]}))
@@ -103,10 +104,9 @@ def killed_at_a_step(ask: Asking, here: Any, tmp_path: Path, phase: str, nth: in
     assert here("status", directory, "--json").json["paused_functions"] == []
 
 
-def test_a_function_that_somebody_changed_meanwhile_is_left_alone_and_named(
-    ask: Asking, here: Any, tmp_path: Path
-) -> None:
-    """One that was edited while it was off stays off; one that was deleted, or turned on, is recorded no more."""
+def test_a_function_that_changed_meanwhile_is_left_alone_and_named(ask: Asking, here: Any, tmp_path: Path) -> None:
+    """A function that was edited while it was off stays off; one that was deleted, or turned on, is no longer
+    recorded."""
     directory = planned(tmp_path, EVENTS)
     made = [ask.made(**function(name=name)) for name in ("Edited", "Deleted", "On")]
     edited, deleted, on = (f"{LIST}{one['id']}/" for one in made)
@@ -135,7 +135,8 @@ def test_a_function_that_somebody_changed_meanwhile_is_left_alone_and_named(
 
 
 def test_what_could_not_be_turned_on_is_by_the_next_run(ask: Asking, here: Any, tmp_path: Path) -> None:
-    """Exit 6 and its name, where the service does not answer; a key that may not leaves it off, the next apply does."""
+    """Exit 6 and its name, if the service does not answer; a key without the permission leaves it off, and the next
+    apply turns it on."""
     directory, one = planned(tmp_path, EVENTS), ask.made(**function())
     patches = 0
 
@@ -165,7 +166,7 @@ def test_what_could_not_be_turned_on_is_by_the_next_run(ask: Asking, here: Any, 
 def test_without_a_key_or_its_scope_nothing_is_sent(
     ask: Asking, here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error says what is needed; no function stays off, and none stays recorded."""
+    """The error says what is needed; no function stays off or recorded."""
     directory, one = planned(tmp_path, EVENTS), ask.made(**function())
     words = ("apply", directory, "--to", ask.service.url, "--pause-functions")
     monkeypatch.setenv("BACKCAST_PERSONAL_KEY", key_without("hog_function:write"))

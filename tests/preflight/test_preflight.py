@@ -16,7 +16,8 @@ from tests.support.preflight import A, function, look, planned_rows
 
 def test_a_look_is_ok_proves_what_it_can_and_lands_nothing(ask: Asking, thirty: Path, tmp_path: Path) -> None:
     """What the service shows is proved, a paid plan and workflows are never assumed; a plan in the other dialect, or
-    one that is not ready, is a stop; no event, person or function is there afterwards, and no key went to capture."""
+    one that is not ready, is a stop; no event, person or function is there afterwards, and no key was sent to
+    capture."""
     found = look(ask.service.url, thirty)
     assert {name for name, (level, _) in found.items() if level == "unknown"} == {"paid_plan", "workflows"}
     assert {level for level, _ in found.values()} == {"ok", "unknown"}
@@ -47,7 +48,7 @@ def test_a_look_is_ok_proves_what_it_can_and_lands_nothing(ask: Asking, thirty: 
 
 @pytest.mark.parametrize("directory", [True, False])
 def test_the_command_prints_the_object(ask: Asking, here: Any, thirty: Path, directory: bool) -> None:
-    """`--json` is the documented object and nothing else; exit 0 without a stop, 4 with one; no key in either."""
+    """`--json` is the documented object and nothing else; exit 0 without a stop, 4 with one; neither shows a key."""
     words = ["preflight", *([thirty] if directory else []), "--to", ask.service.url]
     said = here(*words, "--json")
     found = said.json
@@ -66,7 +67,7 @@ def test_the_command_prints_the_object(ask: Asking, here: Any, thirty: Path, dir
 
 
 def test_the_report_has_what_the_target_answered(ask: Asking, here: Any, tmp_path: Path) -> None:
-    """As a chapter of the page and as an object; a later plan of the directory has neither."""
+    """It is a chapter of the page and an object; a later plan in the directory has neither."""
     directory = planned(tmp_path, 30)
     assert here("preflight", directory, "--to", ask.service.url).code == 0
     page = (directory / "report.html").read_text("utf-8")

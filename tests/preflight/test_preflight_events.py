@@ -1,4 +1,4 @@
-"""Preflight asks the target about its events: where live ones begin, and which of the plan are there already."""
+"""Preflight asks the target about its events: where live ones begin, and which events of the plan are there already."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.management_service import ALL, Asking, asking, key_without
 from tests.support.preflight import A, look, send
 from tests.support.relays import relay
 from tests.support.scripted_api import answering
-from tests.support.scripted_server import Asked, Said
+from tests.support.scripted_server import Asked, Canned
 
 LIVE = "2023-02-02T03:04:30Z"
 """In the middle of the plan's second day of events."""
@@ -45,7 +45,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def script(ask: Asking, rows: Sequence[dict[str, Any]]) -> None:
-    """What a hand-made script sends: no uuid, no provenance."""
+    """The events of a hand-made script: no uuid, no provenance."""
     send(ask, *({name: row[name] for name in ("event", "distinct_id", "timestamp")} for row in rows))
 
 
@@ -60,8 +60,9 @@ def facts(ask: Asking, directory: Path, name: str) -> dict[str, Any]:
 
 
 def test_overlap_is_counted_by_day_and_name(ask: Asking, plan: Path) -> None:
-    """Live events after the plan do not overlap, and the detail says how far apart they are; live events on days of the
-    plan from the first of them on are counted, of its names and of others. Without a key that may query nothing is."""
+    """Live events after the plan do not overlap, and the detail has the distance; live events on days of the plan, from
+    the first of them on, are counted, with the plan's names and with others. Without a key that may query nothing is
+    counted."""
     script(ask, [live("Step 1", "2023-03-12T03:04:59Z")])
     assert look(ask.service.url, plan)["cut_over"] == (
         "ok", "live events begin at 2023-03-12T03:04:59Z (Step 1), 10 days after the plan's last event",
@@ -84,7 +85,7 @@ def test_overlap_is_counted_by_day_and_name(ask: Asking, plan: Path) -> None:
 
 
 def test_days_are_those_of_utc_in_a_project_of_another_zone(plan: Path) -> None:
-    """In New York the live event is one of the day before."""
+    """In New York the live event belongs to the day before."""
     with asking(Settings(project_timezone="America/New_York")) as ask:
         script(ask, [live("Step 1", LIVE)])
         found = facts(ask, plan, "cut_over")
@@ -94,7 +95,7 @@ def test_days_are_those_of_utc_in_a_project_of_another_zone(plan: Path) -> None:
 
 @pytest.mark.parametrize("asked", ["a preflight", "the target"])
 def test_until_first_live_leaves_no_overlap(ask: Asking, here: Any, tmp_path: Path, asked: str) -> None:
-    """The moment comes from the last preflight, or from the target that --for names; the plan seals it."""
+    """The moment comes from the last preflight, or from the target in --for; the plan seals it."""
     directory = planned(tmp_path, 300)
     script(ask, [live("Other", "2023-02-02T03:04:30.250Z")])
     again = ["plan", tmp_path / "export", *generic(), "-o", directory, "--until", "first-live"]
@@ -113,8 +114,8 @@ def test_until_first_live_leaves_no_overlap(ask: Asking, here: Any, tmp_path: Pa
 
 
 def test_the_import_of_a_script_is_found(ask: Asking, plan: Path) -> None:
-    """Its events have other uuids, and the seconds of the plan's; each stands for one planned event. Too many stop an
-    import; the limit is an option, and so is going on over it."""
+    """Its events have other uuids and the same seconds; each stands for one planned event. Too many stop an import; the
+    limit is an option, and so is continuing above it."""
     script(ask, [row(number) for number in range(40)])
     found = look(ask.service.url, plan)
     level, detail = found["same_events"]
@@ -150,9 +151,9 @@ def test_events_that_are_there_in_another_version_are_named(
     assert look(ask.service.url, directory)["other_versions"][0] == "ok"  # now the ledger says that they were sent
 
 
-def refused(asked: Asked) -> Said | None:
-    """Refuses the query of `other_versions` alone."""
-    return Said(400, {"detail": "no"}) if b"order by uuid, timestamp limit" in asked.body else None
+def refused(asked: Asked) -> Canned | None:
+    """Refuses only the query of `other_versions`."""
+    return Canned(400, {"detail": "no"}) if b"order by uuid, timestamp limit" in asked.body else None
 
 
 def test_a_query_that_is_refused_switches_off_its_own_check_alone(ask: Asking, tmp_path: Path) -> None:
@@ -164,8 +165,8 @@ def test_a_query_that_is_refused_switches_off_its_own_check_alone(ask: Asking, t
     assert [found[name][0] for name in ("already_there", "same_events", "other_versions")] == ["stop", "ok", "unknown"]
 
 
-def test_counts_that_are_gone_are_no_plan_without_events(ask: Asking, tmp_path: Path) -> None:
-    """The counts by name and day say what is asked for, so they are checked when they are read."""
+def test_lost_counts_do_not_pass_for_a_plan_without_events(ask: Asking, tmp_path: Path) -> None:
+    """The counts by name and day decide what is asked for, so they are checked when they are read."""
     plan, directory = open_plan(planned(tmp_path, 60))
     with Target(PreflightRequest(ask.service.url, Secret(A), Secret(ALL)), plan, directory) as target:
         directory.cells.unlink()
@@ -175,7 +176,7 @@ def test_counts_that_are_gone_are_no_plan_without_events(ask: Asking, tmp_path: 
 
 
 def test_apply_refuses_to_send_history_twice(ask: Asking, here: Any, tmp_path: Path) -> None:
-    """A plan of the same export in another directory has no ledger that knows; its own directory has."""
+    """A plan of the same export in another directory has no ledger that shows it; its own directory has."""
     first, second = planned(tmp_path / "1", 60), planned(tmp_path / "2", 60)
     assert here("apply", first, "--to", ask.service.url).code == 0
     assert look(ask.service.url, first)["already_there"][0] == "ok"
@@ -191,7 +192,7 @@ def test_apply_refuses_to_send_history_twice(ask: Asking, here: Any, tmp_path: P
 
 @contextmanager
 def comparing(ask: Asking, directory: Path, sample: int = 1_000) -> Iterator[Comparison]:
-    """A plan and the project, to be compared beginning with a sample of so many events."""
+    """A plan and the project, whose comparison begins with a sample of this many events."""
     plan, place = open_plan(directory)
     with Target(PreflightRequest(ask.service.url, Secret(A), Secret(ALL)), plan, place) as target:
         assert target.project.known
@@ -214,7 +215,7 @@ def test_a_sample_that_finds_any_leads_to_the_exact_number(ask: Asking, plan: Pa
 
 
 def test_what_the_ledger_has_sent_is_not_there_already(ask: Asking, tmp_path: Path) -> None:
-    """Half of a plan was sent by an earlier run; the waiting half does not match its equals in the first."""
+    """Half of a plan was sent by an earlier run; the waiting half does not match equal events in the first."""
     directory = planned(tmp_path, 120, batch=10)
     requests = count()
 
@@ -226,7 +227,7 @@ def test_what_the_ledger_has_sent_is_not_there_already(ask: Asking, tmp_path: Pa
     assert outcome.counts.accepted == 60
     with comparing(ask, directory) as comparison, opened(comparison) as database:
         found = find_matches(comparison, database)
-        assert (found.compared, found.same_uuid.total(), found.doubled.total()) == (50, 0, 0)  # ten were refused a key
+        assert (found.compared, found.same_uuid.total(), found.doubled.total()) == (50, 0, 0)  # ten refused for the key
         found = compare_all(comparison, database, Matches(0))
         assert (found.compared, found.same_uuid.total(), found.doubled.total()) == (50, 0, 0)
         database.run("DELETE FROM ledger")
@@ -250,30 +251,30 @@ def test_every_size_of_page_reads_the_same(ask: Asking) -> None:
 
 
 class Days:
-    """A service that stops each query over more than so many days, and asks the first query of all to wait."""
+    """A service that stops each query over more than this many days, and asks the first query of all to wait."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.spans: list[int] = []
         self.waited = False
 
-    def __call__(self, asked: Asked) -> Said:
+    def __call__(self, asked: Asked) -> Canned:
         sql = json.loads(asked.body)["query"]["query"]
         since, until = (
             date.fromisoformat(text) for text in re.findall(r"timestamp [<>]=? toDateTime\('([-0-9]+) ", sql)
         )
         if not self.waited:
             self.waited = True
-            return Said(429, {"detail": "wait"}, headers={"Retry-After": "7"})
+            return Canned(429, {"detail": "wait"}, headers={"Retry-After": "7"})
         self.spans.append((until - since).days)
         if self.spans[-1] > self.most:
-            return Said(504, {"code": "query_timeout"})
+            return Canned(504, {"code": "query_timeout"})
         day = min(until - timedelta(days=1), max(since, date(2023, 1, 5)))
-        return Said(200, {"columns": [], "types": [], "results": [[str(day), "e", self.spans[-1]]]})
+        return Canned(200, {"columns": [], "types": [], "results": [[str(day), "e", self.spans[-1]]]})
 
 
 def test_a_query_that_takes_too_long_is_divided_and_a_busy_service_waited_for(tmp_path: Path) -> None:
-    """Each day is counted once; what was answered is not asked again by the run that goes on."""
+    """Each day is counted once; a later run does not ask again for what was answered."""
     service, pauses, asked = Days(2), list[float](), 0
     with answering(service) as server, ManagementClient(server.url, Secret(ALL), "1") as client:
         for times in range(2):

@@ -19,7 +19,7 @@ from pipeline.preflight.run import PreflightRequest, check_target
 from tests.support.management_service import ALL, LIST, Asking, asking
 from tests.support.preflight import HOG, A, function
 from tests.support.scripted_api import answering
-from tests.support.scripted_server import Asked, Said
+from tests.support.scripted_server import Asked, Canned
 
 
 def on(*names: str | None, **more: Any) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def ask(shared: Asking) -> Iterator[Asking]:
 
 
 def checks_of(url: str, plan: Path | None) -> list[tuple[str, str, str]]:
-    """Every check about functions of the service there."""
+    """Every check about functions of that service."""
     loaded, place = open_plan(plan) if plan else (None, None)
     request = PreflightRequest(url, Secret(A), Secret(ALL), PreflightOptions(reach=False))
     found = check_target(request, loaded, place).checks
@@ -75,7 +75,7 @@ def checks_of(url: str, plan: Path | None) -> list[tuple[str, str, str]]:
 def test_functions_that_would_fire_are_named(
     ask: Asking, thirty: Path, fields: dict[str, Any], level: str | None, words: str
 ) -> None:
-    """By their event names; other filters only make it uncertain; without event filters every event counts."""
+    """Their event names decide; other filters make it uncertain; without event filters every event counts."""
     made = ask.made(**function(**fields))
     found = checks_of(ask.service.url, thirty)
     if level is None:
@@ -90,8 +90,8 @@ def test_functions_that_would_fire_are_named(
     assert made["id"] in detail
 
 
-def test_transformations_are_told_apart(ask: Asking, thirty: Path) -> None:
-    """They change or drop what is imported: a warning; GeoIP as its template has it leaves imported events alone."""
+def test_transformations_are_distinguished(ask: Asking, thirty: Path) -> None:
+    """They change or drop what is imported: a warning; GeoIP as in its template does not change imported events."""
     ask.made(**function(type="transformation", name="Scrub", filters=on("Step 1")))
     ask.made(template_id="template-geoip", name="As made", enabled=True)
     ask.made(template_id="template-geoip", name="Edited", enabled=True, hog=HOG)
@@ -122,22 +122,22 @@ def test_functions_are_judged_without_a_plan_and_beyond_a_page(ask: Asking, thir
     assert "'F0'" in found[0][2]
 
 
-def test_a_function_that_somebody_changes_meanwhile_is_judged_as_it_is_now(thirty: Path) -> None:
-    """Between the list and the record it was turned off, changed or deleted: it is named, and no stop stays behind."""
+def test_a_function_that_changes_meanwhile_is_judged_as_it_is_now(thirty: Path) -> None:
+    """Between the list and the record it was turned off, changed or deleted: it is named, and no stop remains."""
     ids = ["01900000-0000-0000-0000-00000000000" + digit for digit in "123"]
     listed = [function(id=id, name=f"N{id[-1]}", updated_at="2026-01-01T00:00:00Z") for id in ids]
     records = {
-        ids[0]: Said(200, listed[0] | {"enabled": False, "updated_at": "2026-01-02T00:00:00Z"}),
-        ids[1]: Said(404, {"detail": "Not found."}),
-        ids[2]: Said(200, listed[2] | {"updated_at": "2026-01-02T00:00:00Z"}),
+        ids[0]: Canned(200, listed[0] | {"enabled": False, "updated_at": "2026-01-02T00:00:00Z"}),
+        ids[1]: Canned(404, {"detail": "Not found."}),
+        ids[2]: Canned(200, listed[2] | {"updated_at": "2026-01-02T00:00:00Z"}),
     }
 
-    def answer(call: Asked) -> Said:
+    def answer(call: Asked) -> Canned:
         id = call.path.rstrip("/").rpartition("/")[2]
         if id in records:
             return records[id]
         found = listed if "hog_functions" in call.path else [{"id": 7, "name": "P", "api_token": A}]
-        return Said(200, {"count": len(found), "next": None, "previous": None, "results": found})
+        return Canned(200, {"count": len(found), "next": None, "previous": None, "results": found})
 
     with answering(answer) as service:
         found = checks_of(service.url, thirty)
@@ -163,7 +163,8 @@ def test_a_function_that_somebody_changes_meanwhile_is_judged_as_it_is_now(thirt
     ],
 )
 def test_odd_records_are_judged_with_care(fields: dict[str, Any], verdict: str) -> None:
-    """One that the service stopped, one of a type nobody knows, one in a shape of its own: it may fire, never crash."""
+    """One that the service stopped, one of an unknown type, one of an unusual form: it may fire, and preflight never
+    crashes."""
     assert matched(function(**fields), ["a"]).verdict == verdict
 
 
@@ -200,7 +201,7 @@ def test_the_local_service_agrees_on_what_would_fire(record: dict[str, Any], nam
 @settings(max_examples=60)
 @given(record=FUNCTIONS)
 def test_without_a_plan_nothing_is_ruled_out_that_some_event_sets_off(record: dict[str, Any]) -> None:
-    """What fires for one name at least may fire when no names are known."""
+    """A function that fires for at least one name may fire if no names are known."""
     some = {matched(record, [name]).verdict for name in ("a", "b", "c", "d")}
     blind = matched(record, None).verdict
     assert (blind == "no") == (some == {"no"})

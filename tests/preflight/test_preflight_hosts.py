@@ -1,4 +1,4 @@
-"""Preflight looks at hosts: which belong together, who answers there, TLS, and clocks."""
+"""Preflight checks hosts: which belong together, what answers there, TLS, and clocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.deliveries import Reply, planned, serving
 from tests.support.management_service import Asking, asking
 from tests.support.preflight import look
 from tests.support.scripted_api import answering
-from tests.support.scripted_server import Said
+from tests.support.scripted_server import Canned
 from tests.support.tls_servers import Authority, serving_tls
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -48,12 +48,12 @@ def ask() -> Iterator[Asking]:
     ],
 )
 def test_capture_and_management_belong_together(to: str, api: str | None, level: str) -> None:
-    """The wrong region and the application's host are stops; a host of one's own proves nothing."""
+    """The wrong region and the application's host are stops; another host proves nothing."""
     assert check_address(Target(PreflightRequest(to, None, Secret(""), PreflightOptions(api=api)))).level == level
 
 
 def test_a_host_that_does_not_speak_is_a_stop(ask: Asking) -> None:
-    """No connection, or no TLS where https was asked for; what management would tell is unknown."""
+    """No connection, or no TLS although the URL has https; what management would answer is unknown."""
     found = look("http://127.0.0.1:9")
     assert found["capture_host"][0] == "stop"
     assert found["clock"][0] == "unknown"
@@ -63,8 +63,8 @@ def test_a_host_that_does_not_speak_is_a_stop(ask: Asking) -> None:
     assert "TLS" in detail
 
 
-def test_a_certificate_that_nobody_vouches_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stop for capture and for management, and no key leaves; trusted by --ca-file or SSL_CERT_FILE it is fine."""
+def test_an_untrusted_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop for capture and for management, and no key is sent; trusted by --ca-file or SSL_CERT_FILE it is ok."""
     authority = Authority(tmp_path)
     with serving_tls(lambda asked: Reply(400, b"request holds no event"), authority) as server:
         distrusted = look(server.url)
@@ -105,7 +105,7 @@ def test_what_answers_at_the_capture_host(reply: Reply, level: str) -> None:
 
 
 def test_what_answers_is_judged_by_the_dialect_of_the_plan(tmp_path: Path) -> None:
-    """An empty 200 is enough for a plan of the contract, and for one of `posthog` at the same address it is not."""
+    """An empty 200 is enough for a plan of the contract, but not for one of `posthog` at the same address."""
     with serving(lambda asked: Reply(200, b"")) as server:
         for dialect, level in (("contract", "ok"), ("posthog", "stop")):
             directory = planned(tmp_path / dialect, 3, files=1, dialect=dialect)
@@ -124,7 +124,8 @@ def test_a_clock_that_is_wrong(ahead: int, level: str) -> None:
 
 
 def test_a_service_with_another_clock() -> None:
-    """The Date of the capture host counts, and without one that of management; none that can be read proves nothing."""
+    """The Date of the capture host counts, and without one that of management; if none can be read, nothing is
+    proved."""
     for date in ("", "yesterday", "Sat, 31 Foo 2026"):
         assert compare_clocks(ServiceClock(date, NOW)).level == "unknown"
     behind = format_datetime(datetime.now(UTC) - timedelta(hours=3), usegmt=True)
@@ -132,5 +133,5 @@ def test_a_service_with_another_clock() -> None:
         level, detail = look(server.url, personal="")["clock"]
     assert (level, "3 hours ahead of" in detail) == ("warning", True)
     projects = {"count": 1, "next": None, "previous": None, "results": [{"id": 7, "name": "P"}]}
-    with answering(lambda call: Said(200, projects, {"Date": behind})) as service:
+    with answering(lambda call: Canned(200, projects, {"Date": behind})) as service:
         assert look(service.url, reach=False)["clock"][0] == "warning"

@@ -1,4 +1,4 @@
-"""Preflight looks at keys: the shape of the capture key, whose it is, and what the personal key may read."""
+"""Preflight checks keys: the form of the capture key, whose it is, and what the personal key may read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ask() -> Iterator[Asking]:
     ],
 )
 def test_the_shape_of_a_capture_key(ask: Asking, key: str | None, level: str, word: str) -> None:
-    """What capture refuses, and what it would take for an unknown key, is told before anything is sent."""
+    """Keys that capture refuses, and keys that it would take as unknown, are reported before anything is sent."""
     found = look(ask.service.url, key=key, project="1")["capture_key"]
     assert found[0] == level
     assert word in found[1]
@@ -46,7 +46,7 @@ def test_the_shape_of_a_capture_key(ask: Asking, key: str | None, level: str, wo
 
 
 def test_the_command_stops_at_a_bad_key(ask: Asking, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A key file as people make it, with quotes around the key, is a stop, exit 4; `apply` refuses it too."""
+    """A key file with quotes around the key, as people often make it, is a stop, exit 4; `apply` refuses it too."""
     file, directory = tmp_path / "key", planned(tmp_path, 3)
     words = ["--to", ask.service.url, "--project-key-file", str(file)]
     for text in ('"phc_test_a"', "phx_test", "  \n"):
@@ -57,9 +57,9 @@ def test_the_command_stops_at_a_bad_key(ask: Asking, tmp_path: Path, capsys: pyt
     assert ask.service.count() == 0
 
 
-def test_a_capture_key_is_told_whose_it_is(ask: Asking) -> None:
+def test_a_capture_key_is_shown_with_its_project(ask: Asking) -> None:
     """Of no project or of another one, as the project's own key proves; it says which of two projects is meant, and
-    whether there is one."""
+    whether it exists."""
     found = look(ask.service.url, key="phc_test_nobody", project="1")["capture_key_project"]
     assert found == ("stop", "the capture key is not that of project A (1)")
     found = look(ask.service.url, key="phc_test_b", project="1")["capture_key_project"]
@@ -73,7 +73,7 @@ def test_a_capture_key_is_told_whose_it_is(ask: Asking) -> None:
 
 @pytest.mark.parametrize("behaviour", ["contract", "observed"])
 def test_a_missing_scope_is_named(thirty: Path, behaviour: Any) -> None:
-    """What a key may not read is unknown, with the scope; the checks that it may make are made."""
+    """What a key may not read is unknown, with the scope; the other checks are made."""
     with asking(Settings(behaviour=behaviour)) as ask:
         ask.made(**function())
         none = look(ask.service.url, thirty, personal="phx_test_none", project="1")
@@ -92,7 +92,7 @@ def test_a_missing_scope_is_named(thirty: Path, behaviour: Any) -> None:
 
 @pytest.mark.parametrize("personal", ["phx_test_unknown", "phx_test_b", ""])
 def test_a_personal_key_that_opens_nothing(ask: Asking, personal: str) -> None:
-    """Refused: a stop. Of another project: unknown. None: unknown, and nothing is asked."""
+    """Refused: a stop. Of another project: unknown. Missing: unknown, and nothing is asked."""
     found = look(ask.service.url, personal=personal, project="1")
     expected = {"phx_test_unknown": "stop", "phx_test_b": "unknown", "": "unknown"}
     assert found["project"][0] == expected[personal]

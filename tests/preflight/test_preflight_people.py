@@ -1,4 +1,4 @@
-"""Preflight looks up the plan's people: whose values would change, and whom merges would touch."""
+"""Preflight looks up the plan's people: whose values would change, and whom merges would affect."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def people(tmp_path: Path, policy: str) -> Path:
 def test_values_of_live_persons_are_counted_by_policy(
     ask: Asking, tmp_path: Path, policy: str, level: str, changed: dict[str, int]
 ) -> None:
-    """Three persons live there; two have another value, one has the plan's. What they had stands in the undo list of
-    what is sent afterwards, by the names that the plan writes."""
+    """Three persons are live there; two have another value, one has the plan's. Their former values are in the undo
+    list of what is sent afterwards, by the names that the plan writes."""
     for number, value in ((0, "new"), (1, "new"), (2, "old")):
         send(ask, live("$set", f"u-{number}", **{"$set": {"plan": value}}))
     directory = people(tmp_path, policy)
@@ -60,7 +60,7 @@ def test_values_of_live_persons_are_counted_by_policy(
     assert "the earlier values of 3 of 20 profiles" in (directory / "undo-list/README.txt").read_text()
 
 
-def test_merges_and_values_of_live_persons_are_told(ask: Asking, tmp_path: Path) -> None:
+def test_merges_and_values_of_live_persons_are_reported(ask: Asking, tmp_path: Path) -> None:
     """One merge would add history to a person with live events, one would be refused; the service copies some
     properties of events to their persons, whatever the time of the event."""
     rows = [

@@ -81,8 +81,8 @@ def test_a_signed_receipt_is_checked_against_export_plan_and_ledger(plan: Path, 
 
 
 def test_a_receipt_replaces_a_receipt_and_no_other_file(plan: Path, tmp_path: Path) -> None:
-    """Neither the plan nor the export; a folder that is missing is named, and how to make a key where a file has
-    none."""
+    """Neither the plan nor the export; a missing folder is named, and for a file without a key the error says how to
+    make one."""
     export = next(path for path in (tmp_path / "export").rglob("*") if path.is_file())
     for other in (plan / "plan.json", export):
         before = other.read_bytes()
@@ -103,7 +103,7 @@ def test_a_receipt_replaces_a_receipt_and_no_other_file(plan: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("file", ["facts", "requests"])
 def test_no_receipt_is_written_of_a_damaged_plan(plan: Path, file: str) -> None:
-    """It would state digests that nobody finds again: the file is named, and what to do."""
+    """It would state digests that cannot be reproduced: the error names the file and the remedy."""
     first = next(path for path in (plan / file).iterdir())
     add(first, b"x")
     with pytest.raises(StalePlan, match=f"{first.name} was changed after it was sealed") as raised:
@@ -113,7 +113,7 @@ def test_no_receipt_is_written_of_a_damaged_plan(plan: Path, file: str) -> None:
 
 
 def edited(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change a receipt as somebody does who writes it as `receipt write` does."""
+    """Change a receipt and write it as `receipt write` does."""
     content = json.loads(file.read_text())
     change(content)
     file.write_bytes(as_file(content))
@@ -163,8 +163,8 @@ def test_a_changed_signed_receipt_fails_whatever_was_changed(plan: Path, tmp_pat
     assert failed(receipt) == {"file", "signature"}
 
 
-def test_what_was_done_since_is_no_change_of_a_receipt(tmp_path: Path) -> None:
-    """A run that had nothing to send, a rehearsal and another verification."""
+def test_later_runs_do_not_invalidate_a_receipt(tmp_path: Path) -> None:
+    """A run with nothing to send, a rehearsal and another verification."""
     one = sent_rows(tmp_path, 40)
     one.verify()
     api.write_receipt(one.directory)
@@ -180,7 +180,8 @@ def test_what_was_done_since_is_no_change_of_a_receipt(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_proved_is_stated(tmp_path: Path) -> None:
-    """Without a verification, and with a batch in doubt, the receipt names both; with neither a plan has none."""
+    """Without a verification, or with a batch in doubt, the receipt names it; without a ledger a plan has no
+    receipt."""
     plan = planned(tmp_path, 20)
     with pytest.raises(UsageError, match=r"nothing of .* was sent"):
         api.write_receipt(plan)
@@ -194,7 +195,7 @@ def test_what_cannot_be_proved_is_stated(tmp_path: Path) -> None:
 
 
 def test_the_report_has_a_chapter_for_the_receipt_of_its_plan(plan: Path, tmp_path: Path) -> None:
-    """With the digest of the file and the key; a receipt of another plan is not shown."""
+    """It has the digest of the file and the key; a receipt of another plan is not shown."""
     key, public = keys(tmp_path / "keys")
     done = in_process("receipt", "write", plan, "--sign", key)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""What somebody changes in a receipt, or puts beside it, is noticed; and a check opens nothing outside its folders."""
+"""Changes of a receipt, or of the files next to it, are noticed; and a check opens nothing outside its folders."""
 
 from __future__ import annotations
 
@@ -34,15 +34,14 @@ from tests.support.deliveries import Asked, Reply, passed_on, planned, run, serv
 from tests.support.verification import Sent, empty
 
 CLAIMED = {"written", "version", "format", "signature"}
-"""What a receipt says of itself, and neither plan nor ledger has."""
+"""Statements of a receipt about itself, which are in neither plan nor ledger."""
 PRIME = 2**255 - 19
 Way = tuple[str | int, ...]
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a plan and its export: merges, an event that was refused, an answer that was lost, a verification,
-    a receipt."""
+    """The folder of a plan and its export: merges, a refused event, a lost answer, a verification, a receipt."""
     folder = tmp_path_factory.mktemp("forged")
     directory, room = planned(folder, 40, links=True), empty()
     lost: list[bytes] = []
@@ -67,13 +66,13 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def plan(done: Path, tmp_path: Path) -> Path:
-    """A copy of that plan, beside a copy of its export."""
+    """A copy of that plan, next to a copy of its export."""
     shutil.copytree(done, tmp_path / "copy")
     return tmp_path / "copy/plan"
 
 
 def ways(value: Any, way: Way = ()) -> Iterator[Way]:
-    """The way to each value in a receipt, lists and objects included."""
+    """The path to each value in a receipt, lists and objects included."""
     if way:
         yield way
     items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -83,7 +82,7 @@ def ways(value: Any, way: Way = ()) -> Iterator[Way]:
 
 
 def another(value: Any, kind: int) -> Any:
-    """A value of the same type that is not this one."""
+    """Another value of the same type."""
     match value:
         case bool():
             return not value
@@ -107,8 +106,7 @@ def reached(content: Any, way: Way) -> Any:
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_every_value_of_a_receipt_is_computed_again(done: Path, data: st.DataObject) -> None:
-    """Nobody signed it, and whoever changes one value writes the file as backcast does: the plan and its ledger say
-    otherwise."""
+    """It is not signed, and a changed value is written as backcast writes it: the plan and its ledger contradict it."""
     file = done / "plan/receipt.json"
     content = json.loads(file.read_text())
     *to, name = data.draw(st.sampled_from(list(ways(content))))
@@ -123,12 +121,12 @@ def test_every_value_of_a_receipt_is_computed_again(done: Path, data: st.DataObj
         same = msgspec.convert(content, Receipt) == msgspec.json.decode(file.read_bytes(), type=Receipt)
         found = failed(forged)
     except (UsageError, msgspec.MsgspecError):
-        return  # no receipt any more
+        return  # not a receipt any more
     assert found or same, (to, name, inside)
 
 
 def test_the_receipt_itself_fails_no_check(done: Path) -> None:
-    """Also after a change of words in another version, and after a later verification."""
+    """Also after a change of wording in another version, and after a later verification."""
     assert failed(done / "plan/receipt.json") == set()
     content = json.loads((done / "plan/receipt.json").read_text())
     (cause,) = content["sending"]["refusals"]
@@ -142,7 +140,7 @@ def test_the_receipt_itself_fails_no_check(done: Path) -> None:
 
 
 def test_a_name_that_is_there_twice_does_not_hide(plan: Path, tmp_path: Path) -> None:
-    """Readers that take the first and readers that take the last would read two receipts."""
+    """Readers that use the first and readers that use the last would read two receipts."""
     key, public = keys(tmp_path / "keys")
     file = plan / "receipt.json"
     for options in (ReceiptOptions(), ReceiptOptions(sign=key)):
@@ -160,7 +158,7 @@ def test_a_name_that_is_there_twice_does_not_hide(plan: Path, tmp_path: Path) ->
 
 
 def test_without_a_key_of_the_reader_nothing_is_authenticated(plan: Path, tmp_path: Path) -> None:
-    """A receipt that names its own key is not said to be signed well."""
+    """A receipt that contains its own key does not count as well signed."""
     key, public = keys(tmp_path / "keys")
     api.write_receipt(plan, ReceiptOptions(sign=key))
     for options, result in (({}, "not checked"), ({"public_key": public}, "ok")):
@@ -171,7 +169,7 @@ def test_without_a_key_of_the_reader_nothing_is_authenticated(plan: Path, tmp_pa
 
 
 def small_order() -> Iterator[bytes]:
-    """Every encoding of a point whose order divides 8, also those that RFC 8032 does not write."""
+    """Every encoding of a point whose order divides 8, also those that RFC 8032 never produces."""
     eight = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
     for y in (0, 1, PRIME - 1, PRIME, PRIME + 1, eight, PRIME - eight):
         for sign in (0, 1 << 255):
@@ -230,7 +228,7 @@ IRREGULAR = (as_symlink, as_fifo, as_device)
 @pytest.mark.parametrize("make", IRREGULAR)
 @pytest.mark.parametrize("name", ["plan.json", "ledger.sqlite", "report.json", "requests.jsonl", "sent-to.json"])
 def test_only_regular_files_of_the_plan_are_opened(plan: Path, name: str, make: Callable[[Path], None]) -> None:
-    """A check neither follows a link nor waits for a FIFO or reads a device without an end."""
+    """A check neither follows a link nor waits for a FIFO or reads an endless device."""
     make(plan / name)
     (detail,) = (check.detail for check in check_receipt(plan / "receipt.json").checks if check.result == "failed")
     assert f"{name} is " in detail
@@ -250,7 +248,8 @@ def test_only_regular_files_of_the_export_are_opened(plan: Path, make: Callable[
     "path", ["/etc/passwd", "../plan/plan.json", "a/../../plan/plan.json", "..", "", "/dev/zero", "a\0b", "x" * 5_000]
 )
 def test_a_path_of_a_receipt_does_not_lead_out_of_the_export(plan: Path, path: str) -> None:
-    """Whatever the digest, nothing outside is read, so nobody learns whether a file there is this one."""
+    """Whatever the digest, nothing outside is read, so a receipt cannot be used to find out whether a file there has
+    this content."""
     file = plan / "receipt.json"
     content = json.loads(file.read_text())
     content["inputs"][0].update(path=path)
@@ -260,7 +259,7 @@ def test_a_path_of_a_receipt_does_not_lead_out_of_the_export(plan: Path, path: s
 
 
 def sealed_again(plan: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """A plan that somebody changed, with the digest that belongs to it."""
+    """A plan that was changed, with the digest that belongs to it."""
     content = json.loads((plan / "plan.json").read_text())
     change(content)
     (plan / "plan.json").write_bytes(msgspec.json.encode(seal(msgspec.convert(content, Plan))))
@@ -288,7 +287,7 @@ def test_names_in_a_plan_lead_nowhere(plan: Path, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_ledger_that_makes_no_sense_fails_its_check(plan: Path, sql: str) -> None:
-    """It is an answer, not a crash."""
+    """The answer is a failed check, not a crash."""
     with closing(sqlite3.connect(plan / "ledger.sqlite")) as database, database:
         database.execute("create table loose as select * from batches")
         database.execute("drop table batches")
@@ -300,7 +299,7 @@ def test_a_ledger_that_makes_no_sense_fails_its_check(plan: Path, sql: str) -> N
 @pytest.mark.parametrize(
     "content", [b"\xff", b"[]", b'{"plan": ' * 2_000, b'{"a": 123456789012345678901234567890}', b""]
 )
-def test_what_is_no_receipt_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_receipt_is_named(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "receipt.json"
     file.write_bytes(content)
     with pytest.raises(UsageError, match="is not a receipt"):
@@ -311,8 +310,8 @@ def test_what_is_no_receipt_is_said_to_be_none(tmp_path: Path, content: bytes) -
         check_receipt(file)
 
 
-def test_deep_and_large_values_are_no_crash(plan: Path) -> None:
-    """In the options, of which any JSON is read."""
+def test_deep_and_large_values_do_not_crash(plan: Path) -> None:
+    """In the options, where any JSON is read."""
     file = plan / "receipt.json"
     for value in ("[" * 900 + "]" * 900, "1" * 400, "1e400", '{"a":' * 500 + "1" + "}" * 500):
         text = re.sub(r'"import_name": [^\n]*,', f'"import_name": "", "x": {value},', file.read_text())
@@ -326,7 +325,7 @@ def test_deep_and_large_values_are_no_crash(plan: Path) -> None:
 
 
 def test_nothing_of_a_checked_folder_changes(plan: Path) -> None:
-    """Not even a plan that waits to be moved into place: it may be one that somebody put there."""
+    """Not even a plan that waits to be moved into place: anyone may have put it there."""
     (plan / "finished-plan").mkdir()
     (plan / "finished-plan/rejects.jsonl").write_text("{}\n")
     before = sorted((path, path.stat().st_mtime_ns) for path in plan.rglob("*"))
@@ -335,7 +334,7 @@ def test_nothing_of_a_checked_folder_changes(plan: Path) -> None:
 
 
 def test_the_numbers_of_the_issue_are_noticed(plan: Path) -> None:
-    """Settled events changed to refused ones in receipt and sums alike; target, zone and files emptied."""
+    """Settled events changed to refused ones, in receipt and sums alike; target, zone and files emptied."""
     file = plan / "receipt.json"
     content = json.loads(file.read_text())
     phase = content["sending"]["phases"]["events"]

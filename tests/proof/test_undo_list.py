@@ -22,7 +22,7 @@ def lines(file: Path) -> list[dict[str, Any]]:
 
 
 def test_the_lists_have_what_was_sent_and_its_rows(tmp_path: Path) -> None:
-    """Every event is listed with the file and row that it came from, and the queries find the same at the service."""
+    """Every event is listed with its file and row, and the queries find the same at the service."""
     plan, room, _ = sent_rows(tmp_path, 60, links=True, name="trial")
     found = api.list_sent(plan)
     undo = plan / "undo-list"
@@ -51,7 +51,7 @@ def test_the_lists_have_what_was_sent_and_its_rows(tmp_path: Path) -> None:
 
 
 def test_only_what_was_sent_is_listed_and_doubt_is_named(tmp_path: Path) -> None:
-    """Of a run that was stopped, what was not sent is not listed; what has no response yet is listed as in doubt."""
+    """If a run was stopped, what was not sent is not listed; what has no response yet is listed as in doubt."""
     plan = sent_rows(tmp_path, 60).directory
     in_ledger(plan, "delete from batches where request >= 2")
     in_ledger(plan, "update batches set state = 'begun' where request = 1")
@@ -63,7 +63,7 @@ def test_only_what_was_sent_is_listed_and_doubt_is_named(tmp_path: Path) -> None
 
 
 def test_after_sending_the_export_may_change_or_be_gone(tmp_path: Path) -> None:
-    """Whatever comes after the plan reads what the plan holds."""
+    """Everything after `plan` reads only the plan."""
     plan = planned(tmp_path, 60, files=1)
     (source,) = (tmp_path / "export").glob("*.jsonl")
     room = empty()

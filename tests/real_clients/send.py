@@ -1,7 +1,7 @@
 """Sends with posthog-python what stdin asks: {"host", "key", "historical", "gzip", "batch", "events", "mode"}.
 
-`batch` is how many events make a batch; `events` are captured with their timestamps and uuids, and after them one
-call of each other kind is made, which the SDK dates and numbers itself. Exits with 1 where a batch was not taken.
+`batch` is how many events make a batch; `events` are captured with their timestamps and uuids, and after them one call
+of each other kind is made, which the SDK dates and numbers itself. Exits with 1 if a batch was not taken.
 """
 
 from __future__ import annotations

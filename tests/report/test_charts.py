@@ -1,4 +1,4 @@
-"""The pictures of sending and of the files' days show everything, and say it as text, too."""
+"""The pictures of sending and of the files' days show everything, also as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNTS = st.dictionaries(st.integers(0, 200_000).map(lambda second: START + seco
 
 @given(COUNTS, COUNTS)
 def test_no_accepted_event_is_missing_in_its_picture(settled: dict[int, int], failed: dict[int, int]) -> None:
-    """Every event and every failed request is in a reading; the bars are few, whatever the run took."""
+    """Every event and every failed request is in a reading; the bars are few, however long the run took."""
     found = rate(settled, failed)
     if found is None:
         assert (settled, failed) == ({}, {})
@@ -41,8 +41,8 @@ def test_a_bar_with_failed_requests_has_another_colour() -> None:
 
 
 def test_days_with_and_without_files_are_drawn() -> None:
-    """One missing at the turn of the year and one with two are seen; without dates, or over centuries, nothing is
-    drawn."""
+    """A missing day at the turn of the year and a day with two files are seen; without dates, or over centuries,
+    nothing is drawn."""
     days = [(date(2022, 12, 1) + timedelta(day)).isoformat() for day in range(62)]
     paths = [f"export-{day}.json" for day in days if day != "2023-01-01"] + ["more-2023-01-05.json"]
     found = calendar(files_of_days(paths))

@@ -41,7 +41,7 @@ FIRST = date(2022, 1, 3)
 
 
 def days(count: int, each: int = 200, **other: int) -> dict[str, int]:
-    """So many days with `each` events; `other` has the counts of some, by `d` and their number."""
+    """This many days with `each` events; `other` has the counts of some, by `d` and their number."""
     numbered = {FIRST + timedelta(day): other.get(f"d{day}", each) for day in range(count)}
     return {day.isoformat(): events for day, events in numbered.items() if events}
 
@@ -80,8 +80,8 @@ def report_of(
     ],
 )
 def test_many_years_have_fewer_bars(first: str, last: str, unit: str, bars: int) -> None:
-    """Three years have a bar a day, twenty a bar a week, more a bar a month. A wrong clock can write any year; the
-    picture has both days."""
+    """Three years have a bar per day, twenty a bar per week, more a bar per month. A wrong clock can write any year;
+    the picture has both days."""
     counts = {first: 3, last: 4}
     found = drawn(counts)
     assert (found.unit, len(found.readings)) == (unit, bars)
@@ -90,8 +90,8 @@ def test_many_years_have_fewer_bars(first: str, last: str, unit: str, bars: int)
 
 
 def test_a_picture_of_days_shows_what_stands_out() -> None:
-    """A day of many medians is cut and counted; gaps are shaded and dated, weekends are not; half of three is not one;
-    of nothing there is no picture."""
+    """A day of many medians is cut and counted; gaps are shaded and dated, weekends are not; half of three is not a
+    gap; without events there is no picture."""
     found = drawn(days(60, d40=6_000))
     assert found.top == 800
     assert [label.text for label in found.labels] == ["2022-02-12: 6,000 (bar cut at 800)"]
@@ -128,8 +128,8 @@ def test_no_event_is_missing_in_a_picture_or_its_table(counts: dict[int, int]) -
     assert all(0 <= label.lane < found.lanes and 0 <= place(label.at) <= 100 for label in found.labels)
 
 
-def test_names_that_differ_in_case_or_spaces_stand_together(tmp_path: Path) -> None:
-    """`Purchase` and `purchase` are neighbours and marked, whatever else is between them by count."""
+def test_names_that_differ_in_case_or_spaces_are_neighbours(tmp_path: Path) -> None:
+    """`Purchase` and `purchase` are neighbours and marked, whatever is between them by count."""
     names = {"Purchase": 30, "Search": 20, "log in": 12, "purchase": 5, "Log_In": 1}
     cells = [(name, "2022-01-01", "mapped", count) for name, count in names.items()]
     shown = first_screen(report_of(tmp_path, cells=cells, names=names)).names.shown
@@ -137,9 +137,9 @@ def test_names_that_differ_in_case_or_spaces_stand_together(tmp_path: Path) -> N
     assert [one.name for one in shown if not one.variant] == ["Search"]
 
 
-def test_checks_stand_worst_first_and_the_weightiest_are_open(tmp_path: Path) -> None:
-    """What stops comes first, with a remedy to paste; two are open, and of eight the lines after the sixth are folded
-    together."""
+def test_checks_are_worst_first_and_the_most_serious_are_open(tmp_path: Path) -> None:
+    """What stops the plan comes first, with a remedy to paste; two are open, and of eight the lines after the sixth are
+    folded together."""
     gates = [Finding("other", "warning", "a"), Finding("max_rejects", "stop", "b")]
     banner = first_screen(report_of(tmp_path, gates=gates)).banner
     assert [problem.check.level for problem in banner.checks] == ["stop", "warning"]
@@ -172,7 +172,7 @@ def test_checks_stand_worst_first_and_the_weightiest_are_open(tmp_path: Path) ->
     ],
 )  # fmt: skip
 def test_a_check_is_one_line_with_its_first_place(name: str, example: str, count: int, line: str) -> None:
-    """It says where, and asks what a person has to answer; a check without words of its own says what it found."""
+    """It says where, and asks what a person has to answer; a check without special wording says what it found."""
     assert in_one_line(Finding(name, "warning", f"1 day: {example}", count, [example])) == line
 
 
@@ -188,7 +188,7 @@ def test_a_check_is_one_line_with_its_first_place(name: str, example: str, count
     ],
 )  # fmt: skip
 def test_a_check_has_a_command_to_paste(tmp_path: Path, name: str, command: str) -> None:
-    """It names the plan, the export, the mapping and the day of the check."""
+    """It has the plan, the export, the mapping and the day of the check."""
     gates = [Finding(name, "warning", "1 day with more events than usual: 2024-03-15 (8,161 events), 2024-03-17")]
     (problem,) = first_screen(report_of(tmp_path, gates=gates)).banner.checks
     assert problem.command == command
@@ -209,7 +209,8 @@ def test_a_check_has_a_command_to_paste(tmp_path: Path, name: str, command: str)
     ],
 )
 def test_every_state_has_a_next_step(tmp_path: Path, state: str, command: str) -> None:
-    """The command names the plan, the target that it was applied to, and the merges to approve that are not settled."""
+    """The command has the plan, the target that it was applied to, and the number of merges to approve that are not
+    settled."""
     applied = StatusResult(
         digest="d", state=state, batches=BatchCounts(), events=SentCounts(1, 1),
         phases={"identities": SentCounts(2, 2)}, course=RunHistory("https://eu.example", 1, "2024-05-01T10:00:00Z", ""),
@@ -247,7 +248,8 @@ def test_moods_and_folds_follow_the_state(tmp_path: Path) -> None:
 
 
 def test_the_next_step_names_the_open_checks(tmp_path: Path) -> None:
-    """Before the rehearsal they are to be read, before sending to be decided; without any, nothing is said of them."""
+    """Before the rehearsal they are to be read, before sending to be decided; if there are none, they are not
+    mentioned."""
     gates = [Finding("spike", "warning", "a"), Finding("level", "warning", "b")]
     found = [
         next_step(report_of(tmp_path, state, verdict="ready", gates=some)).sentence
@@ -271,7 +273,8 @@ def test_the_next_step_names_the_open_checks(tmp_path: Path) -> None:
 def test_the_next_step_names_no_target_that_refuses_the_plan(
     tmp_path: Path, target: str, dialect: str, command: str
 ) -> None:
-    """A plan for no target is in a dialect that the service's own regions refuse; this machine asks no approval."""
+    """A plan without a target has a dialect that the service's own regions refuse; this machine asks for no
+    approval."""
     report = report_of(tmp_path, "rehearsed", verdict="ready", target=target)
     plan = msgspec.structs.replace(report.plan, options=replace(report.plan.options, dialect=dialect))
     step = next_step(msgspec.structs.replace(report, plan=plan))
@@ -300,7 +303,7 @@ MAPPING = "format: backcast.mapping/1\ntool: {}\ntitle: {}\n"
 def test_the_title_has_the_name_of_the_tool(
     tmp_path: Path, mapping: str, tool: str, title: str, files: str, words: str
 ) -> None:
-    """As its people write it, where the title of the mapping has it; else that title, the name of the mapping, or the
+    """As its makers spell it, if the title of the mapping has it; otherwise that title, the name of the mapping, or the
     file of a table of one's own."""
     sealed = MappingSeal(mapping, "d" * 64, MAPPING.format(tool, title))
     parts = [part(file, (1, 1, 0, 0)) for file in files.split()]
@@ -308,7 +311,7 @@ def test_the_title_has_the_name_of_the_tool(
 
 
 def test_banner_and_tiles_name_what_cannot_be_undone(tmp_path: Path) -> None:
-    """Merges only where there are some, persons that are created in any case; events cannot be deleted."""
+    """Merges only if there are some, persons that are created in any case; events cannot be deleted."""
     counts = EventCounts(3, {"identities": 0, "groups": 0, "events": 3, "persons": 0})
     for state in ("ready", "rehearsed"):
         with_merges, without = (
@@ -339,7 +342,7 @@ def test_banner_and_tiles_name_what_cannot_be_undone(tmp_path: Path) -> None:
 def test_the_title_names_the_project_of_the_target(
     tmp_path: Path, target: str, applied: str, project: Project | None, words: str
 ) -> None:
-    """The one that a personal key found there; of another target it says nothing."""
+    """The one that a personal key found there; for another target it says nothing."""
     status = StatusResult(
         digest="d", state="sent", batches=BatchCounts(), events=SentCounts(1, 1),
         course=RunHistory(applied, 1, "2024-05-01T10:00:00Z", ""),
@@ -350,7 +353,7 @@ def test_the_title_names_the_project_of_the_target(
 
 
 def test_the_header_does_not_contradict_rows_without_an_offset(tmp_path: Path) -> None:
-    """A plan without --timezone whose rows need one says so beside its zone."""
+    """A plan without --timezone whose rows need one says so next to its zone."""
     detail = f"8 of 9 rows rejected. 8 of them can be sent: {REMEDIES[WITHOUT_OFFSET]}"
     plan = report_of(tmp_path, gates=[Finding("rejects", "warning", detail)]).plan
     plan = msgspec.structs.replace(plan, zone_evidence=[], options=replace(plan.options, zones=()))

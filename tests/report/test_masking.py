@@ -28,7 +28,7 @@ from tests.support.rendered import Page
     ],
 )  # fmt: skip
 def test_a_rejected_json_row_keeps_its_names_and_ids(record: str, shown: str) -> None:
-    """Names, ids and times stay; every other value is masked, also where the row is broken."""
+    """Names, ids and times stay; every other value is masked, also if the row is broken."""
     assert masked(record) == shown
 
 
@@ -45,7 +45,7 @@ def test_a_rejected_csv_row_is_masked_by_its_header_and_cut() -> None:
     st.text("abc{}[]:,\"\\ \n'", max_size=20), st.sampled_from(['{{"p": {}}}', '{{"p": [{}], "q": 1}}', '{{"p": {}'])
 )
 def test_no_value_of_a_property_shows(around: str, frame: str) -> None:
-    """A secret inside any text value of a property never shows, whatever stands around it."""
+    """A secret inside any string value of a property never shows, whatever is around it."""
     assert "SECRET" not in masked(frame.format(json.dumps(f"{around}SECRET{around}")))
 
 

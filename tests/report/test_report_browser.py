@@ -1,4 +1,4 @@
-"""The report in a real browser: an axe check, names of strangers in every place, keyboard, widths and paper."""
+"""The report in a real browser: an axe check, hostile names in every place, keyboard, widths and paper."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ from tests.support.browser import Tab
 from tests.support.pages import HOSTILE, TAGS, opened, too_wide, violations, without_direction
 
 PICTURES = os.environ.get("BACKCAST_TEST_PICTURES")
-"""A folder for pictures of the pages, where somebody wants to look at them."""
+"""A folder for pictures of the pages, for anyone who wants to look at them."""
 
 COUNTS = SentCounts(made=12, accepted=9, refused=2, in_doubt=1)
 
 
 def full_report(folder: Path, name: str) -> Report:
-    """A report with every chapter, and `name` in every place that a text of an export can reach."""
+    """A report with every chapter, and `name` in every place that a string of an export can reach."""
     cells = [(f"{name} {number}", f"2021-11-{number + 1:02}", "mapped", number + 1) for number in range(20)]
     rejects = [Reject(name, 3, 9, "read", "bad_json", name, name), Reject(name, 4, 9, "map", name, name, name)]
     directory = plan_directory(folder, cells, rejects)
@@ -125,7 +125,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def written(folder: Path, page_of: Callable[[str], str]) -> dict[str, Path]:
-    """The files of such a page with a plain name, and with each kind of name of strangers."""
+    """The files of such a page with a plain name, and with each kind of hostile name."""
     found = {}
     for number, (kind, name) in enumerate({"plain": "Signed Up", **HOSTILE}.items()):
         found[kind] = folder / f"{number}.html"
@@ -134,7 +134,7 @@ def written(folder: Path, page_of: Callable[[str], str]) -> dict[str, Path]:
 
 
 def full_diff(name: str) -> diff.Diff:
-    """Two plans with differences of every kind, and `name` in every place that a text of an export can reach."""
+    """Two plans with differences of every kind, and `name` in every place that a string of an export can reach."""
     side = diff.Side(name, "d" * 64, name, name, name, "2021-11-01", "2021-11-30", {"read": 9}, {"events": 9})
     return diff.Diff(
         equal=False, compared=True, a=side, b=side,
@@ -158,7 +158,7 @@ def diff_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def survey_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a survey of an export whose event names are those of strangers."""
+    """The page of a survey of an export with hostile event names."""
     folder = tmp_path_factory.mktemp("survey")
     rows = [
         {"event": name, "distinct_id": f"u{day}", "timestamp": f"2021-11-{day:02}T{day % 24:02}:00:00Z"}
@@ -176,7 +176,7 @@ LOOKS = pytest.mark.parametrize(("scheme", "width"), [("light", 320), ("dark", 1
 
 @LOOKS
 def test_axe_finds_nothing(pages: dict[str, Path], tab: Tab, scheme: str, width: int) -> None:
-    """The rules of axe for pages that everybody can use, with all chapters open."""
+    """The accessibility rules of axe, with all chapters open."""
     tab.colours(scheme)
     tab.width(width)
     assert violations(opened(tab, pages["plain"])) == []
@@ -184,7 +184,7 @@ def test_axe_finds_nothing(pages: dict[str, Path], tab: Tab, scheme: str, width:
 
 @LOOKS
 def test_a_survey_has_the_same_pictures(survey_page: Path, tab: Tab, width: int, scheme: str) -> None:
-    """Rows per day with the days without any, names, hours of day; nothing runs or is too wide, axe is content."""
+    """Rows per day with the empty days, names, hours of day; nothing runs or is too wide, and axe finds nothing."""
     tab.width(width)
     tab.colours(scheme)
     opened(tab, survey_page)
@@ -201,7 +201,7 @@ def test_a_survey_has_the_same_pictures(survey_page: Path, tab: Tab, width: int,
 def test_two_plans_compared_are_a_page_for_everybody(
     diff_pages: dict[str, Path], tab: Tab, width: int, scheme: str
 ) -> None:
-    """With every section: axe is content, nothing is too wide, and names of strangers add no element."""
+    """With every section: axe finds nothing, nothing is too wide, and hostile names add no element."""
     tab.width(width)
     tab.colours(scheme)
     plain = opened(tab, diff_pages["plain"]).run(TAGS)
@@ -214,8 +214,8 @@ def test_two_plans_compared_are_a_page_for_everybody(
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_names_of_strangers_stay_text_in_every_place(pages: dict[str, Path], tab: Tab, kind: str) -> None:
-    """They add no element and run nothing; each stands in an element of its own direction; emoji stay whole. No page is
+def test_hostile_names_stay_text_in_every_place(pages: dict[str, Path], tab: Tab, kind: str) -> None:
+    """They add no element and run nothing; each is in an element of its own direction; emoji stay whole. No page is
     wider than the window, on a telephone too, with every fold open; wide tables scroll inside of themselves."""
     plain = opened(tab, pages["plain"]).run(TAGS)
     opened(tab, pages[kind])
@@ -231,7 +231,7 @@ def test_names_of_strangers_stay_text_in_every_place(pages: dict[str, Path], tab
 
 
 def test_the_keyboard_reads_the_days_and_the_hours(pages: dict[str, Path], tab: Tab) -> None:
-    """Tab reaches the picture, arrow keys go from day to day, and the count of the day is shown; so it is with
+    """Tab reaches the picture, arrow keys move from day to day, and the count of the day is shown; the same works for
     hours, on each of the two clocks."""
     tab.open(pages["plain"].as_uri())
     shown = "getComputedStyle(document.activeElement, '::after').content"

@@ -1,4 +1,4 @@
-"""Reports for programs: the members that are documented, and what an earlier report of the plan says."""
+"""Reports for programs: the documented members, and what an earlier report of the plan has."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.golden.report.small_plan import GOLDEN, REHEARSAL, VERIFICATION, gold
 
 
 def test_the_objects_of_a_plan_are_the_golden_ones() -> None:
-    """report.json has that of `plan --json` in it; both have nothing of this machine."""
+    """report.json contains that of `plan --json`; neither has anything of this machine."""
     assert golden_report() == GOLDEN.read_bytes()
     assert json.loads(GOLDEN.read_bytes())["plan"] == json.loads(json.dumps(plan_object(small_plan(), "small")))
 
 
 def test_a_report_keeps_what_an_earlier_one_of_the_plan_says(tmp_path: Path) -> None:
-    """Verifying after a rehearsal leaves the rehearsal in it, another plan starts afresh; cells that cannot be read
-    stop it with exit code 4."""
+    """Verifying after a rehearsal keeps the rehearsal in it, another plan starts afresh; cells that cannot be read stop
+    it with exit code 4."""
     directory = plan_directory(tmp_path)
     write_report(directory, small_plan(), Results(rehearsal=REHEARSAL))
     write_report(directory, small_plan(), Results(verification=VERIFICATION))
@@ -38,8 +38,8 @@ def test_a_report_keeps_what_an_earlier_one_of_the_plan_says(tmp_path: Path) -> 
         build_report(directory, small_plan())
 
 
-def test_months_are_bounded_and_stand_in_their_places(tmp_path: Path) -> None:
-    """Of 130 event names, 100 have months of their own and the others are added up; a year adds each month up."""
+def test_months_are_bounded_and_in_order(tmp_path: Path) -> None:
+    """Of 130 event names, 100 have months of their own and the others are added up; a year adds up its months."""
     names = {f"event {number:03d}": 200 - number for number in range(130)}
     cells = [(name, "2021-05-01", "mapped", count) for name, count in sorted(names.items())]
     report = build_report(plan_directory(tmp_path, cells), small_plan(names=names))

@@ -1,4 +1,4 @@
-"""Every code that a plan can count has words: those of the shipped mappings, and those of the program."""
+"""Every code that a plan can count has an explanation: those of the shipped mappings, and those of the program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.validator.codes import meaning
 
 ROOT = Path(__file__).parent.parent.parent / "pipeline"
 MAKERS = {"rule", "Skip", "RejectReason", "BrokenRow"}
-"""What is made with a code as its first word."""
+"""Calls whose first argument is a code."""
 WRITTEN = re.compile(r"\b(?:Skip|RejectReason)\(['\"]([a-z_]+)['\"]")
 """The same in code that a mapping is compiled to."""
 CODE = re.compile(r"[a-z]+(?:_[a-z]+)+|superseded")
@@ -28,7 +28,7 @@ def shipped() -> Iterator[str]:
 
 
 def named() -> Iterator[str]:
-    """Codes that stand in the program where a row, a warning or what is left out is counted."""
+    """Codes in the program, where a row, a warning or something left out is counted."""
     for room in ("extractors", "mapper", "validator", "encoder", "identity", "transform", "plan", "values.py"):
         path = ROOT / room
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
@@ -53,7 +53,7 @@ def _in(tree: ast.AST) -> Iterator[str]:
 
 
 def _is_sentence(node: ast.AST) -> bool:
-    """Whether something is the text beside a code."""
+    """Whether something is the sentence next to a code."""
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and " " in str(node.value))
 
 
@@ -63,7 +63,7 @@ def _text(node: ast.AST) -> Iterator[str]:
 
 
 def test_every_code_has_a_meaning() -> None:
-    """Whoever reads a report need not know the program. A few codes must be among those found, one of each place."""
+    """A reader of a report need not know the program. A few codes must be among those found, one from each place."""
     found = {*shipped(), *named(), *CODES}
     assert {"session_event", "bad_json", "missing_event", "superseded", "hot_distinct_id", "time_truncated"} <= found
     assert [code for code in sorted(found) if not meaning(code)] == []

@@ -1,4 +1,4 @@
-"""The page of a report: what a person who signs it asks for, its section on drift, and hostile text that stays text."""
+"""The page of a report: what a person who signs it needs, its section on drift, and hostile strings that stay text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.rendered import HOSTILE, Page, hostile_plan, page_of, printed
 
 def test_hostile_text_stays_text_and_the_page_needs_nothing_else(tmp_path: Path) -> None:
     """Markup in names, rows, codes, options and the mapping adds no tag and no attribute; no other host is named,
-    nothing is loaded, links lead to files beside it, and values of rows are masked."""
+    nothing is loaded, links lead to files next to it, and values of rows are masked."""
     rejects = [
         Reject(HOSTILE, 3, 9, "read", "bad_json", HOSTILE, json.dumps({"event": HOSTILE, HOSTILE: 1})),
         Reject(HOSTILE, 4, 9, "validate", "missing_timestamp", HOSTILE, HOSTILE),
@@ -86,7 +86,7 @@ SAID = (
 
 
 def test_the_page_says_what_a_person_asks_for(tmp_path: Path) -> None:
-    """Whoever signs the plan off finds all of it, and nothing of this depends on the folder of the plan."""
+    """A person who signs the plan off finds all of it, and nothing of this depends on the folder of the plan."""
     first, second = (page_of(tmp_path / name / "plan", small_plan()) for name in ("a", "b"))
     text = Page(first).text
     assert [said for said in SAID if said not in text] == []
@@ -126,8 +126,8 @@ def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
     assert "5 events are there that this plan did not send." in verification
 
 
-def test_the_terminal_tells_copies_from_duplicates_and_a_dry_run_from_a_run() -> None:
-    """A copy that collapses is in a sentence, a duplicate in a row; of a dry run nothing is called sent, accepted or
+def test_the_terminal_distinguishes_copies_from_duplicates_and_a_dry_run_from_a_run() -> None:
+    """A copy that collapses is in a sentence, a duplicate in a row; a dry run has nothing called sent, accepted or
     balanced."""
     result = Verification(cells=CellCounts(match=3), events=FoundCounts(9, 9, copies=7), proved=True)
     lines = printed(steps.show_verification, result, "plan").splitlines()
@@ -159,7 +159,7 @@ def test_the_terminal_tells_copies_from_duplicates_and_a_dry_run_from_a_run() ->
     ],
 )
 def test_the_page_ends_with_what_is_approved(tmp_path: Path, target: str, verdict: str, lines: list[str]) -> None:
-    """Digest, target and the numbers that apply asks for, which is none on this machine; then name and date."""
+    """Digest, target and the numbers that apply asks for (on this machine it asks for none); then name and date."""
     plan = small_plan(verdict=verdict, target=target)
     signed = Page(page_of(tmp_path, plan)).text.rpartition(". Sign-off ")[2]
     assert [line for line in lines if line not in signed] == []
@@ -167,8 +167,8 @@ def test_the_page_ends_with_what_is_approved(tmp_path: Path, target: str, verdic
     assert [line in signed for line in approved] == [verdict == "ready"] * len(approved)
 
 
-def test_chapters_stand_by_their_weight(tmp_path: Path) -> None:
-    """Each has a number and says how much it has; what cannot be undone or is left out comes first."""
+def test_chapters_are_in_order_of_importance(tmp_path: Path) -> None:
+    """Each has a number and its size; what cannot be undone or is left out comes first."""
     page = page_of(tmp_path, small_plan())
     found = re.findall(r"<summary><h2>(\d+)\. (.*?) <span class=\"count\">(.*?)</span>", page)
     assert [(int(number), title, count) for number, title, count in found][:6] == [
@@ -191,7 +191,7 @@ def test_an_empty_plan_has_a_page(tmp_path: Path) -> None:
 
 
 def changing(number: int, periods: int, name: str = "a property") -> PropertySummary:
-    """A property with so many periods of ten years."""
+    """A property with this many periods of ten years."""
     types = ["text", "number as text", "number", "boolean", "object", "list"]
     some = [Period(f"{2010 + at}-01", f"{2010 + at}-12", types, 0.25, 10**6) for at in range(periods)]
     return PropertySummary(
@@ -215,8 +215,8 @@ def test_ten_years_of_the_most_properties_take_few_bytes(tmp_path: Path) -> None
 
 
 def test_a_property_is_shown_with_its_months(tmp_path: Path) -> None:
-    """Types and empty values by period; an estimate says so; hostile names are text; a program gets the same, and
-    nothing of a plan from before there was drift."""
+    """Types and empty values by period; an estimate says so; hostile names stay text; a program gets the same, and
+    nothing for a plan from before there was drift."""
     one = PropertySummary(
         "<b>Bought", "pri\u202ece", 160, 0, 3, 1, {"decimal": 80}, 40, True, "2023-01-01", "2023-04-28",
         [Period("2023-01", "2023-02", ["number"], 0.0, 80), Period("2023-03", "2023-03", [], 1.0, 80)],

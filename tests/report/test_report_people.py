@@ -1,4 +1,4 @@
-"""Who is who, for the person who signs a plan off: every merge with its row, nothing hostile, no value of anybody."""
+"""Who is who, for the person who signs a plan off: every merge with its row, nothing hostile, no property values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TYPES = ("company", "project", "team", "office", "region", "planet")
 
 
 def call(kind: str, user: str | None = None, anonymous: str | None = None, **members: Any) -> dict[str, Any]:
-    """A Segment call without its place in time."""
+    """A Segment call without a time."""
     ids = {name: one for name, one in (("userId", user), ("anonymousId", anonymous)) if one is not None}
     return {"type": kind, **ids, **members}
 
@@ -86,11 +86,11 @@ class Seen:
         return printed(steps.show_plan, self.plan, read_status(self.plan, self.directory), "plan", width=width)
 
     def rows(self, heading: str) -> list[list[str]]:
-        """The rows of the table under a heading of the page, its own headings left out."""
+        """The rows of the table under a heading of the page, without its column headings."""
         return Page(self.page).tables[heading][1:]
 
     def text(self, heading: str) -> str:
-        """What the page says under a heading, tables left out."""
+        """The text under a heading of the page, without tables."""
         return " ".join(Page(self.page).texts[heading].split())
 
 
@@ -114,8 +114,8 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     return planned(tmp_path_factory.mktemp("everything"), EVERYTHING)
 
 
-def test_every_merge_is_told_with_its_reason_its_count_and_its_row(everything: Seen) -> None:
-    """Page, terminal and report.json name the number to approve and every decision in words, never a bare code; the
+def test_every_merge_is_shown_with_its_reason_its_count_and_its_row(everything: Seen) -> None:
+    """Page, terminal and report.json have the number to approve and every decision in words, never only a code; the
     numbers add up to all pairs."""
     merges = everything.plan.events.phases["identities"]
     assert merges == 5
@@ -184,7 +184,7 @@ KINDS = st.tuples(st.sampled_from(["merge", "refused"]), st.sampled_from(["state
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(KINDS, st.integers(1, 4)), max_size=30), st.integers(1, 7), st.integers(1, 4))
-def test_a_sample_holds_of_each_reason_the_pairs_of_most_rows(
+def test_a_sample_has_the_pairs_with_most_rows_of_each_reason(
     pairs: list[tuple[tuple[str, str], int]], at_once: int, most: int
 ) -> None:
     """However the table is cut into groups of rows, the sample is what sorting the whole table gives."""
@@ -204,8 +204,8 @@ def test_a_sample_holds_of_each_reason_the_pairs_of_most_rows(
     assert found == [f"d-{place}" for place in expected]
 
 
-def test_a_damaged_table_of_pairs_is_told_as_an_unsafe_plan(tmp_path: Path) -> None:
-    """An identities.parquet with other columns, or that is cut, stops the report with exit code 4."""
+def test_a_damaged_table_of_pairs_is_an_unsafe_plan(tmp_path: Path) -> None:
+    """An identities.parquet with other columns, or one that is cut, stops the report with exit code 4."""
     seen = planned(tmp_path, SHARED)
     table = pq.read_table(seen.directory.pairs)
     pq.write_table(table.cast(SCHEMA.set(4, pa.field("events", pa.string()))), seen.directory.pairs)
@@ -215,9 +215,9 @@ def test_a_damaged_table_of_pairs_is_told_as_an_unsafe_plan(tmp_path: Path) -> N
         seen.directory.pairs.write_bytes(seen.directory.pairs.read_bytes()[:-9])
 
 
-def test_groups_stand_in_their_order_and_the_sixth_is_not_sent(everything: Seen, tmp_path: Path) -> None:
-    """By rows, then by name, as the service numbers them; types that were chosen stand first, and groups of the others
-    are counted with the reason."""
+def test_groups_are_in_their_order_and_the_sixth_is_not_sent(everything: Seen, tmp_path: Path) -> None:
+    """By rows, then by name, as the service numbers them; chosen types come first, and groups of the others are counted
+    with the reason."""
     names = ["company", "office", "planet", "project", "region", "team"]
     numbers = [*(f"number {one}" for one in range(1, 6)), "not sent: the service stores 5 types"]
     rows = everything.rows("Groups")
@@ -242,8 +242,8 @@ def test_groups_stand_in_their_order_and_the_sixth_is_not_sent(everything: Seen,
         ("prefix=\u202eold_", "written as $set under names that start with \\u202eold_, next to the existing values"),
     ],
 )
-def test_the_policy_is_told_in_words(tmp_path: Path, policy: str, words: str) -> None:
-    """Whoever signs reads what happens to live profiles, and how many are updated."""
+def test_the_policy_is_shown_in_words(tmp_path: Path, policy: str, words: str) -> None:
+    """The page says what happens to live profiles, and how many are updated."""
     seen = planned(tmp_path, STRANGERS, profile_policy=policy)
     for said in (seen.text("Profile updates"), " ".join(seen.terminal().split())):
         assert "2 profile properties of 1 person are updated" in said
@@ -251,8 +251,9 @@ def test_the_policy_is_told_in_words(tmp_path: Path, policy: str, words: str) ->
         assert words in said
 
 
-def test_what_there_is_nothing_of_is_said_in_one_line(tmp_path: Path) -> None:
-    """Without profiles merges are told as ever; with nothing of people there is no heading and no empty table."""
+def test_what_is_missing_is_one_line(tmp_path: Path) -> None:
+    """Without profiles merges are shown as usual; without anything about people neither a heading nor an empty table
+    appears."""
     seen = planned(tmp_path, STRANGERS, person_properties="none")
     assert seen.text("Profile updates").startswith("No profiles are sent (person properties: none)")
     assert "Profile updates" not in Page(seen.page).tables
@@ -280,7 +281,7 @@ def test_the_switch_for_anonymous_events_is_shown_with_its_counts(tmp_path: Path
 
 
 def test_what_the_service_copies_to_persons_by_itself_is_counted(tmp_path: Path) -> None:
-    """Of the events looked at, so many have a property that the service promotes."""
+    """The page says how many of the examined events have a property that the service promotes."""
     seen = planned(tmp_path, [track("u", context={"os": {"name": "iOS"}})])
     heading = "Properties that the service copies by itself"
     assert "In a sample of 1 event" in seen.text(heading)
@@ -306,7 +307,7 @@ def test_hostile_ids_stay_text_and_no_value_is_shown(everything: Seen) -> None:
 
 
 def test_a_rehearsal_is_counted_phase_by_phase(tmp_path: Path) -> None:
-    """The page shows what became of merges, groups, events and profiles on their own."""
+    """The page shows separately what became of merges, groups, events and profiles."""
     phases = {"identities": SentCounts(2, 2), "events": SentCounts(10, 7, 1, 2, 0, 3)}
     results = Results(msgspec.structs.replace(REHEARSAL, phases=phases))
     shown = Page(render(build_report(plan_directory(tmp_path), small_plan(), results))).tables["Rehearsal"]

@@ -30,8 +30,8 @@ from tests.support.rendered import HOSTILE, hostile_plan, plan_text, printed
 
 
 def test_a_plan_has_its_state_first_its_findings_and_the_next_command_last() -> None:
-    """Checks with their level and what to do, those that stop first; warnings with a count and a place; a command to
-    paste."""
+    """Checks with their level and what to do, those that stop the plan first; warnings with a count and a place; a
+    command to paste."""
     plan = small_plan()
     lines = plan_text(plan).splitlines()
     assert lines[:2] == ["State: not ready", plan.sentence]
@@ -52,7 +52,7 @@ def test_a_plan_has_its_state_first_its_findings_and_the_next_command_last() -> 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
 def test_a_plan_has_at_most_forty_lines(width: int) -> None:
-    """However much was found: the least important is left to the report, the command is whole."""
+    """However much was found: the least important is only in the report, the command is whole."""
     gates = [Finding(f"check_{number}", "warning", "word " * 80) for number in range(50)]
     codes = {f"code_{number}": 1 for number in range(50)}
     shown = plan_text(small_plan(gates=gates, warnings=codes, skips=codes, verdict="warnings"), width=width)
@@ -63,7 +63,7 @@ def test_a_plan_has_at_most_forty_lines(width: int) -> None:
 
 
 def test_skipped_rows_are_counted_by_code_where_their_table_has_no_room() -> None:
-    """The heading of the table never stands alone: if the table does not fit, its codes come in one line."""
+    """The heading of the table never appears without rows: if the table does not fit, its codes come in one line."""
     skips, found = {"superseded": 3, "outside_window": 2}, []
     for width in range(40, 90):
         gates = [Finding(f"check_{number}", "warning", "word " * 40) for number in range(4)]
@@ -81,8 +81,7 @@ def test_markup_and_escapes_in_an_export_stay_text(width: int) -> None:
 
 
 def test_results_say_what_is_missing_in_doubt_or_not_finished() -> None:
-    """Missing events are counted and listed, a proof is one sentence; events in doubt are told with what becomes of
-    them."""
+    """Missing events are counted and listed, a proof is one sentence; for events in doubt it says what happens next."""
     difference = Difference("missing", "the-uuid", 1, [(HOSTILE, "u1", "2021-01-01T00:00:00Z")])
     result = Verification(
         cells=CellCounts(match=3, missing=1), events=FoundCounts(9, 7, 2, 0), proved=False, differences=[difference]
@@ -117,7 +116,7 @@ STATES = [
 
 @pytest.mark.parametrize(("state", "found", "color"), STATES)
 def test_green_means_that_nothing_is_lost_refused_or_open(state: State, found: dict[str, Any], color: str) -> None:
-    """A state of success is green only for a plan without rejected rows and findings; `sent` was not verified yet."""
+    """A state of success is green only for a plan without rejected rows and findings; `sent` is not verified yet."""
     clean: dict[str, Any] = {"rejects": {}, "gates": [], "rows": RowCounts(10, 10, 0, 0), "verdict": "ready"}
     plan = small_plan(**(clean | found))
     line = steps.state_line(plan, PlanStatus(state, 12, LedgerSummary()))
@@ -166,14 +165,14 @@ def test_rejects_are_grouped_by_code_and_what_is_cut_is_counted() -> None:
 
 
 def test_the_histogram_has_a_line_an_hour() -> None:
-    """24 lines; the fullest hour is 40 characters long, an hour with one row is still seen, an empty one is not."""
+    """24 lines; the fullest hour is 40 characters long, an hour with one row is still visible, an empty one is not."""
     lines = histogram([0, 1, *[0] * 21, 4_000])
     assert len(lines) == 24
     assert (lines[0], lines[1], lines[23]) == ("00     0", "01     1 ▏", "23 4,000 " + "█" * 40)
 
 
 def test_a_survey_shows_hostile_text_as_text_and_folds_examples_before_names() -> None:
-    """It begins with its counted line; on 80 columns a field's name stays whole, and the hours say what they are."""
+    """It begins with its line of counts; on 80 columns a field's name stays whole, and the hours say what they are."""
     hostile = Survey(
         tool="", candidates={"mixpanel": 1, "segment": 1}, rows=3, sampled=True,
         parts=[PartSurvey(HOSTILE, "jsonl", "JSON lines", (), 9, 3, False)],
@@ -201,9 +200,9 @@ def answered(answer: Any) -> str:
     return printed(show_answer, "Metrics of x", answer)
 
 
-def test_answers_are_shown_or_plainly_none() -> None:
-    """No table without a number in it; a run shows its log line by line below what else it says, a log of another shape
-    is a field: nothing is left out."""
+def test_answers_are_shown_and_empty_ones_say_so() -> None:
+    """There is no table without a number in it; a run shows its log line by line after its other fields, a log of
+    another form is a field: nothing is left out."""
     for answer in ({"labels": ["2023-01-01"], "series": []}, {"labels": [], "series": []}, {"totals": {}}, []):
         assert answered(answer) == "Metrics of x: none.\n"
     logs = [{"level": "INFO", "message": "one"}, {"level": "WARN", "message": "[two]", "more": {"access_token": "t"}}]

@@ -1,4 +1,4 @@
-"""The state of a plan is one word, the same wherever it stands; what was refused is named, located and listed."""
+"""The state of a plan is one word, the same in every place; what was refused is named, located and listed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def state_of(call: Any, directory: Path) -> str:
 
 
 def refusing(number: int, *, text: bytes = b"no distinct_id", url: str = "") -> Any:
-    """Answers 400 to whatever holds one row, and passes the rest on."""
+    """Answers 400 to whatever has one row, and passes the rest on."""
 
     def answer(asked: Any) -> Reply:
         if uuid(number) in str(asked.events):
@@ -130,7 +130,7 @@ def test_the_title_has_the_project_and_a_later_plan_the_rate(
 
 
 def test_a_plan_that_is_not_ready_stays_so_when_it_was_rehearsed(call: Any, tmp_path: Path) -> None:
-    """Gates stop the plan and its apply, not its rehearsal, which does not make it fit to be sent."""
+    """Failed checks stop the plan and its apply, not its rehearsal, which does not make it ready."""
     source = export(tmp_path / "export", 5, files=1)
     add(source / "part-0.jsonl", b"{broken\n")
     assert call("plan", source, *generic(), "-o", tmp_path / "plan", "--workers", "0").code == 4
@@ -144,7 +144,7 @@ def test_a_plan_that_is_not_ready_stays_so_when_it_was_rehearsed(call: Any, tmp_
 def test_a_verification_of_a_half_does_not_speak_for_the_whole(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half sent and found is stopped, half sent and lost differs; what is sent after that was not looked at yet."""
+    """Half sent and found is stopped, half sent and lost differs; what is sent after that is not verified yet."""
     monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL_KEY)
     directory = planned(tmp_path, 20, files=1)
     with (
@@ -166,8 +166,8 @@ def test_a_verification_of_a_half_does_not_speak_for_the_whole(
 def test_a_run_with_refusals_says_how_many_why_and_how_to_list_them(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit 5 with the service's text; nothing is called balanced, in --json neither is the cause missing. It stays the
-    state when the rest was found: verified would say that all is there."""
+    """Exit 5 with the service's message; nothing is called balanced, and --json has the cause too. The state stays when
+    the rest was found: verified would say that everything is there."""
     directory = planned(tmp_path, 20, files=1)
     with running(KEYS) as service, serving(refusing(7, url=service.url)) as server:
         words = [directory, "--to", server.url]
@@ -193,7 +193,7 @@ def test_a_run_with_refusals_says_how_many_why_and_how_to_list_them(
 
 
 def test_refused_events_are_listed_with_their_rows(call: Any, tmp_path: Path) -> None:
-    """After the rejected rows, with file, row, event and uuid, also behind broken rows and copies that are left out; by
+    """After the rejected rows, with file, row, event and uuid, also after broken rows and copies that are left out; by
     code, and as CSV; without the export."""
     source, directory = tmp_path / "export", tmp_path / "plan"
     source.mkdir()
@@ -223,7 +223,7 @@ def test_refused_events_are_listed_with_their_rows(call: Any, tmp_path: Path) ->
 
 
 def test_refused_merges_and_groups_are_lines_of_the_plan(call: Any, tmp_path: Path) -> None:
-    """What is not made of one row is located in the sealed file that a person can open."""
+    """What does not come from one row is located in the sealed file that a person can open."""
     directory = planned_in_phases(tmp_path)
     wanted = {name: (directory / name).read_text().splitlines()[-1] for name in ("identities.jsonl", "groups.jsonl")}
     refused = {json.loads(line)["uuid"] for line in wanted.values()}
@@ -241,7 +241,8 @@ def test_refused_merges_and_groups_are_lines_of_the_plan(call: Any, tmp_path: Pa
 
 
 def test_what_a_rehearsal_had_refused_is_listed_until_the_plan_is_applied(call: Any, tmp_path: Path) -> None:
-    """Exit 5 with the cause, the plan not rehearsed, its refused events in `rejects`; gone once it was applied."""
+    """Exit 5 with the cause, the plan is not rehearsed, its refused events are in `rejects`; they are gone once it was
+    applied."""
     directory = planned(tmp_path, 40, files=1)
     said = call("rehearse", directory, "--fault", "poison:1/20")
     assert (said.code, state_of(call, directory)) == (5, "ready")
@@ -257,8 +258,8 @@ def test_what_a_rehearsal_had_refused_is_listed_until_the_plan_is_applied(call: 
 
 
 def test_a_job_says_the_state_of_each_plan(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In `run --json`, in the window's own report, and to `status`; refusals with cause and command. A window that is
-    proved is a plan that is verified."""
+    """In `run --json`, in the window's own report, and in `status`; refusals with cause and command. A verified window
+    is a verified plan."""
     days(tmp_path, 1, 2)
     with serving(refusing(1 * 100_000 + 4)) as server:
         said = call("run", write_job(tmp_path, server.url, until="2024-01-03"), "--json", "--workers", "0")
@@ -276,7 +277,7 @@ def test_a_job_says_the_state_of_each_plan(call: Any, tmp_path: Path, monkeypatc
 
 @given(st.text(alphabet=[*FORMULA, "'", '"', ",", ";", "a", "1", " "], max_size=6))
 def test_no_cell_is_a_formula_and_every_cell_can_be_had_back(text: str) -> None:
-    """An apostrophe guards it; without one leading apostrophe the text is as it was."""
+    """An apostrophe guards it; with one leading apostrophe removed the string is as it was."""
     cell = guarded(text)
     assert cell[:1] not in FORMULA
     assert cell.removeprefix("'") == text

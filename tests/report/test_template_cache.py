@@ -1,4 +1,4 @@
-"""Compiled page templates are stored beside them, and used only for what they were compiled from."""
+"""Compiled page templates are stored next to them, and used only for the source from which they were compiled."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_stored_code_is_used_for_what_it_was_compiled_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is stored is rendered; another text, other options or damage are compiled again; where nothing may be
-    written, a page is rendered all the same."""
+    """Stored code is rendered; a changed source, other options or damage are compiled again; if nothing may be written,
+    a page is rendered nevertheless."""
     assert render(folder) == "first"
     (stored,) = folder.rglob("*.pyc")
     stored.write_bytes(stored.read_bytes().replace(b"first", b"FIRST"))

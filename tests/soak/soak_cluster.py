@@ -1,8 +1,8 @@
-"""Twenty million events on a cluster whose two workers are killed all the time, by the real commands (half an hour).
+"""Twenty million events on a cluster whose two workers are killed again and again, by the real commands (half an hour).
 
 Planned once, and sent by two sender processes in runs of which the first ones are killed, and a sender process before
-each. Each event arrives, once, or twice where a process that was killed left it in doubt; the memory of a worker is
-bounded. `make soak` runs it; SOAK_CLUSTER_EVENTS is another number, of three million or more.
+each. Each event arrives, once, or twice if a killed process left it in doubt; the memory of a worker is bounded. `make
+soak` runs it; SOAK_CLUSTER_EVENTS is another number, of three million or more.
 
 Before that, in a minute, every sample is planned on a cluster: `make test` plans one of each kind there.
 """
@@ -37,7 +37,7 @@ EVENTS = int(os.environ.get("SOAK_CLUSTER_EVENTS", "20000000"))
 FILES = 20
 KILLED_RUNS = 3
 WORKER = 400 << 20
-"""The peak memory of a worker: Python, the libraries of data and of Dask, and the blocks of a few units."""
+"""The peak memory of a worker: Python, the data libraries and Dask, and the blocks of a few units."""
 COMMAND = [sys.executable, "-m", "pipeline"]
 ENVIRONMENT = os.environ | {"BACKCAST_PROJECT_KEY": KEY}
 NUMBER = re.compile(rb'"number":(\d+)')
@@ -98,7 +98,7 @@ def counting() -> Iterator[str]:
 
 @contextmanager
 def watched(cluster: Cluster) -> Iterator[list[int]]:
-    """Inside, the peak memory of each worker in bytes, as the system has it, is looked at twice a second."""
+    """Inside, the system's peak memory of each worker in bytes is read twice a second."""
     peaks = [0]
     over = threading.Event()
 
@@ -117,7 +117,7 @@ def watched(cluster: Cluster) -> Iterator[list[int]]:
 
 
 def test_every_sample_is_planned_the_same_on_a_cluster(tmp_path: Path) -> None:
-    """Every format, identities, profiles, rejects and counts: the digest seals all of it."""
+    """Every format, identities, profiles, rejects and counts: the digest seals everything."""
     with a_cluster(tmp_path / "dask") as cluster:
         for name in samples.GOLDEN:
             here = plan_sample(name, tmp_path / name / "here", workers=0)
@@ -159,7 +159,7 @@ def test_a_cluster_that_loses_its_workers_sends_everything(tmp_path: Path) -> No
                 time.sleep(chance.uniform(0, 2))
                 senders = spawned(parent.pid)
                 os.kill(chance.choice(senders) if part == 1 else parent.pid, signal.SIGKILL)
-                if part == 1:  # as much as may be in flight of one process
+                if part == 1:  # as much as one process may have in flight
                     doubtful += 2 * most_events(ledger)
             parent.wait(20)
             await_end(senders)

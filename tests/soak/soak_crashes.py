@@ -1,4 +1,4 @@
-"""Every crash point there is, one after another, in 25 minutes at most; `make test` tries one of each kind."""
+"""Every crash point, one after another, in 25 minutes at most; `make test` tries one of each kind."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tests.support.management_service import Asking
 from tests.support.stores import a_bucket
 
 SECONDS = 1_500
-"""How long all of it may take; whoever does not get through says how far it came."""
+"""How long all of it may take; at the end of the time it says how far it came."""
 
 
 @cache
 def until() -> float:
-    """When that is, by the clock of `time.monotonic`: other trials may run before the first of these."""
+    """When that is, by the clock of `time.monotonic`: other tests may run before the first of these."""
     return time.monotonic() + SECONDS
 
 
 def numbered(what: str, count: int) -> Iterator[int]:
-    """The numbers below `count`, as long as there is time."""
+    """The numbers below `count`, as long as time is left."""
     for number in range(count):
         if time.monotonic() > until():
             pytest.fail(f"{what}: only {number} of {count} crash points before the {SECONDS} seconds were over")
@@ -51,7 +51,7 @@ def test_a_run_killed_at_every_step_is_finished_by_the_next(scene: Scene, tmp_pa
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_a_run_killed_at_every_request_is_finished_by_the_next(scene: Scene, tmp_path: Path) -> None:
-    """By somebody else's SIGKILL, before and after the service took the batch."""
+    """By SIGKILL from outside, before and after the service took the batch."""
     plan = scene.plan(tmp_path / "made")
     requests = scene.requests(points(scene, plan, tmp_path / "whole"))
     for number in numbered(f"{scene.name}, from outside", 2 * requests):
@@ -62,7 +62,7 @@ def test_a_run_killed_at_every_request_is_finished_by_the_next(scene: Scene, tmp
 def test_a_run_killed_at_every_step_of_writing_is_finished_by_the_next(
     whole: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """To a folder and to a bucket: the very bytes of a run that was not killed."""
+    """To a folder and to a bucket: byte for byte the files of a run that was not killed."""
     plan, files = whole
     (tmp_path / "counted").mkdir()
     for number in numbered("files", len(write_files(copied(plan, tmp_path / "counted"), tmp_path / "out"))):

@@ -1,4 +1,4 @@
-"""Five million distinct ids are planned within 600 MB, in a process of their own (eight minutes)."""
+"""Five million distinct ids are planned within 600 MB, in a separate process (eight minutes)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ MOST_MEGABYTES = 600
 
 
 def device(number: int) -> str:
-    """An id as trackers make them, in no order."""
+    """An id as trackers make them, in random order."""
     return f"{number * 2654435761 % 2**32:08x}-aaaa-4bbb-8ccc-{number:012d}"
 
 
 def pairs(shape: str, devices: int, users: int) -> Iterator[ObservedPair]:
-    """One user a device; or two for each, the second always later; or chains of forty devices."""
+    """One user per device; or two for each, the second always later; or chains of forty devices."""
     for number in range(devices):
         if shape == "chain":
             if number % 40:
@@ -55,7 +55,7 @@ def keys(devices: int) -> Iterator[np.ndarray[Any, np.dtype[np.void]]]:
 
 
 def plan(shape: str, ids: int, scratch: Path) -> dict[str, int]:
-    """Resolve so many ids; what it took. `grown` are the MB beyond those of a process that has only begun."""
+    """Resolve this many ids; what it took. `grown` are the MB beyond those of a process that has only started."""
     begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     users = ids if shape == "chain" else ids // 5
     devices = ids if shape == "chain" else ids - users

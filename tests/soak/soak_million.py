@@ -30,9 +30,9 @@ KEY, PERSONAL = "phc_testSOAK", "phx_testSOAK"
 FILES = 8
 GROWTH = 1.25
 SLACK = 48 << 20
-"""A command's peak with all events may be this much above its peak with a tenth of them: times, and bytes."""
+"""A command's peak with all events may exceed its peak with a tenth of them by this factor, and by these bytes."""
 SERVICE = 448 << 20
-"""The service's peak: its database takes 200 MB of it, which a tenth of the events does not fill."""
+"""The service's peak: 200 MB are for its database, which a tenth of the events does not fill."""
 COMMAND = [sys.executable, "-m", "pipeline"]
 
 
@@ -100,7 +100,7 @@ def family(pid: int) -> Iterator[int]:
 
 
 def peak_of(pid: int) -> int:
-    """The most memory that a process ever held, 0 when it has ended."""
+    """The most memory that a process ever had, 0 when it has ended."""
     try:
         found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     except OSError:
@@ -118,7 +118,7 @@ class Run:
         self._environment = os.environ | {"BACKCAST_PROJECT_KEY": KEY, "BACKCAST_PERSONAL_KEY": PERSONAL}
 
     def command(self, name: str, *arguments: str) -> tuple[int, dict[str, object], str]:
-        """Run a command to its end: its exit code, its JSON, and what it told."""
+        """Run a command to its end: its exit code, its JSON, and its stderr."""
         process = subprocess.Popen(
             [*COMMAND, name, *arguments, "--json", "--quiet"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self._environment, cwd=self.folder,
@@ -135,7 +135,7 @@ class Run:
 
     @contextmanager
     def service(self, *faults: str) -> Iterator[str]:
-        """The service as a process of its own; its address. Prints what the faults did."""
+        """The service as a separate process; its address. Prints what the faults did."""
         keys = self.folder / "keys.json"
         keys.write_text(json.dumps({"projects": [{"id": 1, "capture_key": KEY}], "keys": {PERSONAL: ["*"]}}))
         chosen = [text for fault in faults for text in ("--fault", fault)]
@@ -181,7 +181,7 @@ def soaked(folder: Path, count: int, until: float) -> dict[str, int]:
 
 
 def landed(store: Path) -> Iterator[Sequence[str]]:
-    """What is left of the events after copies collapsed, a sixteenth at a time."""
+    """The events after copies collapsed, a sixteenth at a time."""
     with LocalService(store) as service:
         for digit in "0123456789abcdef":
             yield from service.select(

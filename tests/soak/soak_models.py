@@ -23,8 +23,8 @@ SEEDS: dict[str, tuple[Callable[[int], None], int]] = {
     "instants": (test_instants.check, 600),
     "values": (test_values.check, 1_000),
 }
-"""What a seed is and how many are tried: a history of people, a session of the target, the nights of a job, a set of
-copies, a month of a zone or some texts of times, twenty rows of values."""
+"""The kinds of seeds and how many are tried: a history of people, a session of the target, the nights of a job, a set
+of copies, a month of a zone or some strings of times, twenty rows of values."""
 
 
 @pytest.mark.parametrize(

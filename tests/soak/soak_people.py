@@ -1,7 +1,7 @@
 """A plan of five million distinct ids takes at most 700 MB over all its processes, by the real command (6 minutes).
 
-Four million devices, each first alone and then beside one of a million users, who have a property each. `make soak`
-runs it; SOAK_IDS asks for other numbers.
+Four million devices, each first alone and then with one of a million users, who have a property each. `make soak` runs
+it; SOAK_IDS asks for other numbers.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tests.soak.soak_million import family
 
 IDS = int(os.environ.get("SOAK_IDS", "5000000"))
 MOST_MEGABYTES = 700
-"""Of these two workers have 200: they wait while identities are resolved, and decide on profiles after that."""
+"""Two workers have 200 of these: they wait while identities are resolved, and decide on profiles afterwards."""
 START = 1_672_531_200
 """2023-01-01T00:00:00Z."""
 
 
 def export(path: Path, ids: int) -> tuple[int, int]:
-    """Write Mixpanel rows of so many ids; how many devices and users there are."""
+    """Write Mixpanel rows with this many ids; the number of devices and users."""
     users = ids // 5
     devices = ids - users
     with path.open("w", encoding="utf-8") as file:
@@ -41,7 +41,7 @@ def export(path: Path, ids: int) -> tuple[int, int]:
 
 
 def proportional(pid: int) -> float:
-    """The megabytes of a process, pages that it shares counted by its part; 0 when it has ended."""
+    """The megabytes of a process, with its share of shared pages; 0 when it has ended."""
     try:
         found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.M)
     except OSError:

@@ -1,4 +1,4 @@
-"""An object that is written only if it is not there yet, and what stores and their libraries answer."""
+"""Writing an object only if it does not exist yet, and what stores and their libraries answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_first_one_stays(bucket: Bucket) -> None:
 
 
 def test_the_answers_of_stores(bucket: Bucket) -> None:
-    """Amazon names the condition that was not true, and others do not; it asks for another attempt on a conflict."""
+    """Amazon names the condition that failed, and others do not; on a conflict it asks for another attempt."""
     place = f"{bucket.url}/a"
     with a_store_that_answers(lambda: (412, "PreconditionFailed")):
         assert not storage.create(place, b"")
@@ -56,7 +56,7 @@ def test_the_answers_of_stores(bucket: Bucket) -> None:
 
 
 class _Answered(Exception):
-    """An error as those of azure.core."""
+    """An error like those of azure.core."""
 
     def __init__(self, message: str, status_code: int) -> None:
         super().__init__(message)
@@ -75,7 +75,8 @@ class _Answered(Exception):
     ],
 )
 def test_errors_are_of_the_same_kinds_for_each_library(error: Exception, kind: type[Exception], message: str) -> None:
-    """Each has the URL: a StoreError for itself, since what is read is named before its message, others as usual."""
+    """Each has the URL: a StoreError in its message, since what is read is named before its message, others as
+    usual."""
     with pytest.raises(kind, match=message) as raised, errors("s3://b/key"):
         raise error
     assert type(raised.value) is kind
@@ -88,8 +89,8 @@ def test_errors_are_of_the_same_kinds_for_each_library(error: Exception, kind: t
         assert str(raised).endswith(": 's3://b/key'")
 
 
-def test_a_full_disk_is_no_error_of_the_store(bucket: Bucket, tmp_path: Path) -> None:
-    """What fails on this machine while an object is copied keeps its kind and its path."""
+def test_a_full_disk_is_not_an_error_of_the_store(bucket: Bucket, tmp_path: Path) -> None:
+    """A failure on this machine while an object is copied keeps its kind and its path."""
     url = bucket.put("a", b"x" * 10_000)
     with file_size_limit(100), pytest.raises(OSError, match="File too large") as raised:
         storage.download(url, str(tmp_path / "a"))
@@ -107,7 +108,7 @@ def test_a_colon_that_a_library_takes_for_a_port_is_refused() -> None:
 
 
 def test_what_libraries_log_is_not_printed() -> None:
-    """They log a traceback of each error that they raise as well."""
+    """They log a traceback for each error that they also raise."""
     program = (
         "import logging\n"
         "from pipeline.storage.store import file_system\n"

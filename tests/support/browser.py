@@ -1,4 +1,4 @@
-"""A real Chromium without a window, driven over a pipe by its DevTools protocol: no driver and no port in between."""
+"""A real headless Chromium, driven over a pipe by its DevTools protocol: without a driver or a port."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ ARGUMENTS = (
 
 
 def chromium() -> str | None:
-    """The program, or None where there is none."""
+    """The program, or None if it is missing."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Browser:
-    """One running browser. Answers come by the number of the question; what it tells by itself is kept per tab."""
+    """One running browser. Answers are found by the number of the request; events are kept per tab."""
 
     def __init__(self, program: str, profile: Path) -> None:
         theirs_in, ours_out = os.pipe()
@@ -63,7 +63,7 @@ class Browser:
         self._reader.start()
 
     def close(self) -> None:
-        """End the browser, by force where it does not end."""
+        """End the browser, by force if it does not end."""
         with suppress(OSError, TimeoutError):
             self.ask("Browser.close")
         self._out.close()
@@ -110,13 +110,13 @@ class Browser:
                 if "id" in message:
                     self._answers.pop(message["id"]).put(message)
                 elif message.get("sessionId") in self._tabs:
-                    self._tabs[message["sessionId"]].told(message["method"], message["params"])
+                    self._tabs[message["sessionId"]].record(message["method"], message["params"])
         for answer in self._answers.values():
             answer.put({"error": "the browser is gone"})
 
 
 class Tab:
-    """One tab: what it asked the network for, and what it complained of."""
+    """One tab: its network requests, and its complaints."""
 
     def __init__(self, browser: Browser, session: str, target: str) -> None:
         self._browser, self._session, self._target = browser, session, target
@@ -128,8 +128,8 @@ class Tab:
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         return self._browser.ask(method, self._session, **params)
 
-    def told(self, method: str, params: dict[str, Any]) -> None:
-        """Take note of an event of the protocol."""
+    def record(self, method: str, params: dict[str, Any]) -> None:
+        """Record an event of the protocol."""
         if method == "Page.loadEventFired":
             self._loaded.put("")
         elif method == "Network.requestWillBeSent":
@@ -152,7 +152,7 @@ class Tab:
         self.wait_for_load()
 
     def wait_for_load(self) -> None:
-        """Wait for one page to be loaded, that may be so already."""
+        """Wait for one page to be loaded; it may be already."""
         self._loaded.get(timeout=PATIENCE)
 
     def run(self, expression: str) -> Any:

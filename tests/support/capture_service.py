@@ -26,13 +26,13 @@ KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_personal": frozenset({"*"}
 
 
 def make(faults: tuple[str, ...] = (), **switches: Any) -> AbstractContextManager[LocalService]:
-    """A service of one's own."""
+    """A new service."""
     return running(KEYS, Settings(**{"clock": lambda: NOW} | switches), faults=faults)
 
 
 @cache
 def shared(**switches: Any) -> LocalService:
-    """The service of all tests with these switches, for those that look at what they themselves did."""
+    """The service of all tests with these switches, for tests that look only at what they did themselves."""
     return kept(keys=KEYS, settings=Settings(**{"clock": lambda: NOW} | switches))
 
 
@@ -63,7 +63,7 @@ def post(
 def taken(
     service: LocalService, body: bytes, path: str = "/batch/", headers: dict[str, str] | None = None
 ) -> list[LandedEvent]:
-    """The copies of events that a request leaves in the service, which must take it, in their order."""
+    """The copies of events that a request, which must be taken, leaves in the service, in their order."""
     before = service.store.raw_count()
     answer = post(service, body, path, headers)
     assert (answer.status_code, answer.text) == (200, '{"status":"Ok"}')

@@ -1,4 +1,4 @@
-"""Clusters of Dask whose processes a test may kill: a scheduler and workers without anybody who starts them again."""
+"""Clusters of Dask whose processes a test may kill: a scheduler and workers that nothing restarts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Cluster:
         """One more worker, in a working directory of its own if need be.
 
         At the paths of `mounts` it has other files or folders than this process, as on another machine; None stands for
-        an empty folder. Where that is not allowed the test is skipped.
+        an empty folder. If that is not allowed, the test is skipped.
         """
         assert self.address
         self.started += 1
@@ -78,7 +78,7 @@ class Cluster:
 
     @contextmanager
     def one_worker(self, **asked: Any) -> Iterator[None]:
-        """Inside, the cluster has a worker of this kind alone; `start_worker` has the arguments."""
+        """Inside, this is the only worker of the cluster; the arguments are those of `start_worker`."""
         worker = self.start_worker(**asked)
         try:
             yield
@@ -87,7 +87,7 @@ class Cluster:
             self.wait_for(0)
 
     def wait_for(self, count: int) -> None:
-        """Wait until the scheduler has so many workers."""
+        """Wait until the scheduler has this many workers."""
         from distributed import Client
 
         until = time.monotonic() + 60
@@ -110,13 +110,13 @@ def plan_sample(name: str, directory: str | Path, **options: Any) -> pipeline.Pl
 
 
 def dask(cluster: Cluster) -> str:
-    """What names it for `--engine`."""
+    """Its value for `--engine`."""
     return f"dask={cluster.address}"
 
 
 @contextmanager
 def a_cluster(folder: Path, workers: int = 2, environment: Mapping[str, str] = {}) -> Iterator[Cluster]:
-    """A cluster on this machine, in processes of their own."""
+    """A cluster on this machine, in separate processes."""
     folder.mkdir(exist_ok=True)
     file = folder / "scheduler.json"
     command = "dask_scheduler", "--host", "127.0.0.1", "--port", 0, "--no-dashboard", "--scheduler-file", file
@@ -164,7 +164,7 @@ def losing_workers(cluster: Cluster, seed: int, *, least: float = 0.1, most: flo
 
 
 def end_process(*_: object) -> None:
-    """Work that ends its worker, as a machine does that has no memory left."""
+    """Work that ends its worker, as a machine without free memory does."""
     os._exit(1)
 
 
@@ -187,7 +187,7 @@ def work_for(folder: Path, *, files: int) -> tuple[TransformConfig, list[Unit]]:
 
 
 def _mounting(mounts: Mapping[Path, Path | None]) -> list[str]:
-    """What begins the command of a process that has other files at these paths."""
+    """The start of the command line of a process that has other files at these paths."""
     if not mounts:
         return []
     tried = "unshare", "--mount", "mount", "-t", "tmpfs", "none", "/tmp"

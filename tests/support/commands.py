@@ -1,4 +1,4 @@
-"""Commands run in this process or in one of their own, and what they print."""
+"""Commands run in this process or in a separate one, and what they print."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Printed:
 
     @property
     def two_lines(self) -> tuple[str, str]:
-        """An error as people see it, notes left out: stderr must hold nothing else."""
+        """An error as people see it, without notes: stderr must contain nothing else."""
         lines = [line for line in self.err.strip().splitlines() if not line.startswith("Note:")]
         assert [line.split(":")[0] for line in lines] == ["Error", "Try"]
         return lines[0], lines[1]
@@ -58,7 +58,7 @@ def calling(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 def in_process(*words: object, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command in this process, with an empty stdin, as `process` runs it in one of its own, which takes longer.
 
-    Of the variables of backcast it has those of `env` alone.
+    Its only variables of backcast are those of `env`.
     """
     streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
     arguments = [str(word) for word in words]
@@ -71,14 +71,14 @@ def in_process(*words: object, env: Mapping[str, str] | None = None) -> subproce
         with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
             try:
                 code = run(arguments)
-            except SystemExit as leaving:  # click answers a shell that completes words, and leaves
+            except SystemExit as leaving:  # click answers a shell that completes words, and exits
                 code = int(leaving.code or 0)
     out, err = (stream.buffer.getvalue().decode() for stream in streams)  # type: ignore[attr-defined]
     return subprocess.CompletedProcess(arguments, code, out, err)
 
 
 def process(*words: object, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command as a process of its own."""
+    """Run a command as a separate process."""
     return subprocess.run(
         [sys.executable, "-m", "pipeline", *map(str, words)],
         env={**os.environ, **(env or {})}, text=True, timeout=240, check=False,

@@ -1,4 +1,4 @@
-"""Rows packed into containers and archives of every kind, and what is read of them."""
+"""Rows packed into containers and archives of every kind, and the rows read from them."""
 
 from __future__ import annotations
 

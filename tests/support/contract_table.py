@@ -1,4 +1,4 @@
-"""The written contract as a table: every operation of 4.1 and 4.2 with its scope of 5 and its statuses of 7.
+"""The written contract as a table: every operation of 4.1 and 4.2 with its scope from 5 and its statuses from 7.
 
 Written out from the contract by hand, not taken from the service's code or the client's: the tests over HTTP, through
 the client and through the commands all read it here.
@@ -128,16 +128,16 @@ OPERATIONS = {
         lambda c, id: c.session_recordings.sharing(RECORDING), f"recordings sharing {RECORDING}",
     ),
 }  # fmt: skip
-"""Soft deletion is the transition of 3: an update, but a method and a command of its own."""
+"""Soft deletion is the transition of 3: an update, with a method and a command of its own."""
 
 MODELS: dict[str, type[ServiceObject] | None] = {
     "item-page": ListPage[HogFunctionListItem], "full": HogFunction, "recording-page": ListPage[SessionRecording],
     "recording": SessionRecording, "sharing": SharingConfiguration, "empty": None,
 }  # fmt: skip
-"""What the client makes of each shape of answer."""
+"""What the client makes of each form of answer."""
 
 SPENDING = {"delete recording", "soft-delete hog function"}
-"""Operations that can be done once to what they are done to."""
+"""Operations that can be done once to each object."""
 
 WRITABLE: dict[str, Any] = {
     "type": "site_app",
@@ -169,14 +169,14 @@ def opening(scope: str) -> set[str]:
 
 
 def exact(value: object) -> str:
-    """A JSON value so that 1, 1.0 and true differ and the order of keys does not."""
+    """A JSON value in which 1, 1.0 and true differ and the order of keys does not matter."""
     return json.dumps(value, sort_keys=True)
 
 
-def holds(found: Any, wanted: Any) -> bool:
-    """Whether an answer has what was written; it may have more members, such as what the service compiled."""
+def contains(found: Any, wanted: Any) -> bool:
+    """Whether an answer contains what was written; it may have more members, such as what the service compiled."""
     if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(name in found and holds(found[name], wanted[name]) for name in wanted)
+        return isinstance(found, dict) and all(name in found and contains(found[name], wanted[name]) for name in wanted)
     if isinstance(wanted, list):
-        return isinstance(found, list) and len(found) == len(wanted) and all(map(holds, found, wanted))
+        return isinstance(found, list) and len(found) == len(wanted) and all(map(contains, found, wanted))
     return type(found) is type(wanted) and bool(found == wanted)

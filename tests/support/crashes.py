@@ -1,7 +1,8 @@
-"""Runs that die at a chosen point, in processes of their own, and what must be true after the next run.
+"""Runs that die at a chosen point, in separate processes, and what must be true after the next run.
 
 A point is a step of a run that can be counted: before and after each commit of the ledger, before each request and
-after each answer. A run counts its own points and ends itself at one of them by SIGKILL; or somebody else kills it.
+after each answer. A run counts its own points and ends itself at one of them by SIGKILL; or it is killed from
+outside.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Scene:
         return LocalService(keys=KEYS, faults=self.faults, settings=Settings(per_event="on"))
 
     def requests(self, names: Sequence[str]) -> int:
-        """How many requests there are in a run that passed these points."""
+        """The number of requests in a run that passed these points."""
         return names.count("sending")
 
     @property
@@ -113,7 +114,7 @@ SCENES = (
 
 
 class Counting:
-    """RunCounts the points of a run, and ends the process at one of them."""
+    """Counts the points of a run, and ends the process at one of them."""
 
     def __init__(self, at: int | None) -> None:
         self.names: list[str] = []
@@ -149,7 +150,7 @@ class CountedDestination:
 
 
 def go(directory: Path, url: str, scene: Scene, at: int | None = None) -> list[str]:
-    """Apply a plan in this process, which ends at point `at`; else the names of the points that were passed.
+    """Apply a plan in this process, which ends at point `at`; otherwise the names of the points that were passed.
 
     If the scene has a canary, it is sent by a run of its own first.
     """
@@ -177,7 +178,7 @@ def go_once(directory: Path, url: str, scene: Scene, count: Counting, *, canary:
 
 
 def forked(target: Callable[..., object], *args: object) -> BaseProcess:
-    """A call in a process that is forked from one that has everything loaded."""
+    """A call in a process forked from one that has everything loaded."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or its threads would be lost in each fork
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
@@ -196,14 +197,14 @@ def ended(process: BaseProcess) -> int:
 
 
 def points(scene: Scene, plan: Path, folder: Path) -> list[str]:
-    """The points that a run passes when nothing happens to it."""
+    """The points that an undisturbed run passes."""
     directory = copied(plan, folder)
     with scene.service() as service:
         return go(directory, service.url, scene)
 
 
 def copied(plan: Path, folder: Path) -> Path:
-    """A plan that nobody has applied."""
+    """A plan that was not applied."""
     return Path(shutil.copytree(plan, folder / "copy"))
 
 
@@ -223,13 +224,13 @@ def die_at_point(scene: Scene, plan: Path, folder: Path, at: int) -> None:
     directory = copied(plan, folder)
     with scene.service() as service:
         code = ended(forked(go, directory, service.url, scene, at))
-        # A run may have fewer points than the one that was counted: a failure and what came of it in one moment.
+        # A run may have fewer points than the one that was counted: a failure and its consequence in one moment.
         assert code in (-signal.SIGKILL, 0)
         finish(scene, directory, service)
 
 
 def die_at_request(scene: Scene, plan: Path, folder: Path, at: int, *, after: bool) -> None:
-    """Die by somebody else's SIGKILL while the service has request `at`: before it is taken, or after."""
+    """Die by SIGKILL from outside while the service has request `at`: before it is taken, or after."""
     directory = copied(plan, folder)
     started, hit = threading.Event(), threading.Event()
     with scene.service() as service:
@@ -256,7 +257,7 @@ def die_at_request(scene: Scene, plan: Path, folder: Path, at: int, *, after: bo
 def write_files(
     directory: Path, folder: Path, at: int | None = None, bucket: str = "", environment: Mapping[str, str] = {}
 ) -> list[str]:
-    """Write a plan to small files in this process, which ends at point `at`; else the names of the points.
+    """Write a plan to small files in this process, which ends at point `at`; otherwise the names of the points.
 
     The points are each commit of the ledger, and before and after each sync and rename of a file and each writing of an
     object. With a `bucket` the files are for it, and its store is found in the `environment`.
@@ -283,7 +284,7 @@ FILE_BYTES = 6_000
 
 @contextmanager
 def counted_writes(count: Counting) -> Iterator[None]:
-    """Inside, each sync and rename of a file and each writing of an object by this process is a point, before and
+    """Inside, each sync and rename of a file and each write of an object by this process is a point, before and
     after."""
     doing = [(os, "fsync", "sync"), (Path, "rename", "rename")]
     doing += [(storage, name, name) for name in ("create", "upload", "write", "remove", "download")]
@@ -338,7 +339,7 @@ def finish(scene: Scene, directory: Path, service: LocalService, url: str | None
     """Resume a run that died: the planned set lands, and only what was in doubt may have been sent twice."""
     ledger = directory / "ledger.sqlite"
     doubts = list(read_batches(ledger, "begun"))
-    # A request of the per-event endpoint may have several rows, of no more events than a batch has.
+    # A request of the per-event endpoint may have several rows, with at most as many events as a batch.
     assert len(doubts) <= scene.concurrency or scene.per_event
     assert sum(place.events for place in doubts) <= scene.concurrency * scene.batch
     adds_up(ledger, parts=scene.per_event)
@@ -356,7 +357,7 @@ def finish(scene: Scene, directory: Path, service: LocalService, url: str | None
 
 
 def adds_up(ledger: Path, *, parts: bool = False) -> Totals:
-    """The totals of a ledger, whose batches agree with its events, whatever ended its runs.
+    """The totals of a ledger, whose batches agree with its events, however its runs ended.
 
     `parts`: it may have parts of batches that were never sent by themselves.
     """

@@ -1,4 +1,4 @@
-"""Small plans to deliver, and what a server that follows a script answers to them, or passes on."""
+"""Small plans to deliver, and a scripted server's answers to them; it can also pass requests on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from pipeline.options import ApplyOptions, PlanOptions
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.plan.sealed.manifest import Plan
-from tests.support.scripted_server import Asked, Said
+from tests.support.scripted_server import Asked, Canned
 from tests.support.scripted_server import scripted as scripted
 from tests.support.scripted_server import serving as serving
 
@@ -53,7 +53,7 @@ ANY_ANSWERS = [
     Response(ResponseKind.TOO_LARGE, 413),
     Response(ResponseKind.STOP, 401, taken=False),
 ]
-"""Of every kind, and most of them good: for a service that answers by chance."""
+"""All kinds of answers, most of them good: for a service that answers at random."""
 BODY = seal_batch([b'{"event":"a","uuid":"0188a5eb-0000-7000-8000-000000000001"}'], 0, Envelope(KEY)).body
 """A request of one event."""
 Identity = tuple[str, str, str, str]
@@ -71,7 +71,7 @@ def row(number: int) -> dict[str, Any]:
 
 
 def uuid(number: int) -> str:
-    """The uuid of a row: version 4 in shape."""
+    """The uuid of a row, in the form of version 4."""
     return str(UUID(int=(number * 0x9E3779B97F4A7C15F39CC0605CEDC835) % (1 << 128), version=4))
 
 
@@ -87,7 +87,7 @@ def export(folder: Path, rows: int = 100, files: int = 2, links: bool = False) -
 
 
 def linked(one: dict[str, Any]) -> dict[str, Any]:
-    """A row with the device of its person; of each device the first row is from before the person was known."""
+    """A row with the device of its person; the first row of each device is from before the person was known."""
     number = one["number"]
     return one | {"anonymous_id": f"device-{number % 7}"} | ({"distinct_id": ""} if number < 7 else {})
 
@@ -139,7 +139,7 @@ def identities(rows: int) -> set[Identity]:
 
 
 def landed(service: LocalService) -> set[Identity]:
-    """What a service has: (uuid, event, distinct_id, timestamp)."""
+    """The service's content: (uuid, event, distinct_id, timestamp)."""
     return {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
 
 
@@ -179,27 +179,27 @@ def applying(
 
 
 def request_of(body: bytes) -> Batch:
-    """A batch of these bytes, said to be of one event."""
+    """A batch of these bytes, which counts as one event."""
     return Batch(0, 0, len(body), body)
 
 
 def run_to(
     directory: Path, destination: Destination, *, send_limits: SendLimits | None = None, **asked: Any
 ) -> Outcome:
-    """Apply a plan in this process to a destination of the caller's own."""
+    """Apply a plan in this process to a given destination."""
     plan, place = open_plan(directory)
     with closing(Ledger(place.ledger).open(plan.digest, "test", destination.address)) as ledger:
         return applying(plan, place, destination, ledger, send_limits, **asked).run()
 
 
 def send(url: str, **options: Any) -> Response:
-    """What comes of one request to an address."""
+    """The result of one request to an address."""
     with closing(CaptureDestination(url, key=Secret(KEY), **options)) as destination:
         return destination.send(request_of(BODY))
 
 
 def in_ledger(directory: Path, sql: str) -> list[tuple[Any, ...]]:
-    """What a query finds in the ledger of a plan."""
+    """The rows of a query in the ledger of a plan."""
     with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
         return database.execute(sql).fetchall()
 
@@ -227,14 +227,14 @@ class CallDestination:
 
 
 @dataclass(frozen=True)
-class Reply(Said):
-    """One answer of capture: unless told otherwise, that all was taken."""
+class Reply(Canned):
+    """One answer of capture; by default that everything was taken."""
 
     body: Any = b'{"status":"Ok"}'
 
 
 def tamper(service: LocalService, sql: str) -> None:
-    """Change what landed, as nothing that a client may do can; the copy that queries see gets all of it again."""
+    """Change what landed, in a way that no client can; the copy that queries see is made again."""
     service.store._writer.execute(sql)
     process = service._queries._process
     if process is not None and process.have is not None:
@@ -242,7 +242,7 @@ def tamper(service: LocalService, sql: str) -> None:
 
 
 def passed_on(url: str, body: bytes) -> Reply:
-    """The answer of the service at `url` to the same request; none where it has ended."""
+    """The answer of the service at `url` to the same request; none if it has ended."""
     gzipped = {"Content-Encoding": "gzip"}
     try:
         said = httpx.post(url + "/batch/", content=body, headers=gzipped, trust_env=False, verify=False, timeout=30)
@@ -252,7 +252,7 @@ def passed_on(url: str, body: bytes) -> Reply:
 
 
 def relayed(url: str, asked: Asked) -> Reply:
-    """The answer of the service at `url` to the same request, path and headers too; none where it has ended."""
+    """The answer of the service at `url` to the same request, path and headers too; none if it has ended."""
     hop = ("host", "content-length", "connection", "accept-encoding", "transfer-encoding")
     headers = {name: value for name, value in asked.headers.items() if name not in hop}
     try:
@@ -274,6 +274,6 @@ def uuids(asked: Sequence[Asked]) -> list[list[str]]:
 
 
 def forget(directory: Path) -> None:
-    """Make a plan one that was never applied."""
+    """Make a plan as if it was never applied."""
     for leftover in (*directory.glob("ledger.sqlite*"), directory / "sent-to.json"):
         leftover.unlink(missing_ok=True)

@@ -53,7 +53,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 AS_OF = 1_800_000_000_000_000
 FILE_ROWS = 200
 BLOCK_BYTES = 1 << 16
-"""So small that blocks end within a file."""
+"""Small, so that blocks end within a file."""
 TOOLS = (
     "mixpanel amplitude segment rudderstack posthog segment-warehouse clevertap june openpanel statsig umami "
     "ga4-warehouse mixpanel-warehouse mparticle countly heap braze pendo generic everything flat"
@@ -67,16 +67,17 @@ SETTINGS: dict[str, dict[str, str]] = {name: {} for name in TOOLS.split()} | {
 }
 """The mappings that are tried in turn, with their settings."""
 FORMATS = ("jsonl", "csv", "jsonl", "parquet", "jsonl", "avro")
-"""What the rows of an export are written as, in turn; a table has those that are objects."""
+"""The formats of an export's rows, in turn; a table has only those that are objects."""
 SANITIZED = {"PYTHONMALLOC": "malloc", "ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
-"""Python keeps memory of its own, in which no sanitizer sees a byte too many; at exit it leaves much to the system."""
+"""Python keeps memory of its own, in which no sanitizer notices a byte too many; at exit it leaves much to the
+system."""
 SAMPLES = {"generic": "rejects"}
-"""Whose samples a mapping's rows are, where they are not its own."""
+"""The tool whose samples a mapping's rows are, if they are not its own."""
 
 
 @cache
 def text_of(name: str) -> str:
-    """A mapping as it is written."""
+    """The source of a mapping."""
     return {"everything": EVERYTHING, "flat": FLAT}.get(name) or (ROOT / "mappings" / f"{name}.yaml").read_text("utf-8")
 
 
@@ -90,7 +91,7 @@ def content_of(number: int) -> tuple[str, bytes]:
 
 
 def written(number: int, folder: Path) -> tuple[str, Path]:
-    """The `number`-th export as a file of one of the FORMATS: its mapping and where it is."""
+    """The `number`-th export as a file in one of the FORMATS: its mapping and its path."""
     name, content = content_of(number)
     kind = FORMATS[number // 2 % len(FORMATS)]
     path = folder / f"export.{kind}"
@@ -108,7 +109,7 @@ def written(number: int, folder: Path) -> tuple[str, Path]:
 
 
 def _object_of(line: bytes) -> dict[str, Any]:
-    """The members of a line that a table can have; none where it is no object."""
+    """The members of a line that a table can have; none if it is not an object."""
     try:
         found = json.loads(line)
         json.dumps(found, ensure_ascii=False).encode()
@@ -118,7 +119,7 @@ def _object_of(line: bytes) -> dict[str, Any]:
 
 
 def _as_table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows with the columns that most of them have; an object or a list is its JSON text."""
+    """The rows with the columns that most of them have; an object or a list is written as JSON."""
     columns = [name for name, _ in Counter(name for row in rows for name in row).most_common(60) if name.strip()]
     return [
         {name: json.dumps(value) if isinstance(value := row.get(name), dict | list) else value for name in columns}
@@ -152,7 +153,7 @@ def _write_avro(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _bounded(value: Any) -> Any:
-    """An integer that 64 bits do not hold as a text."""
+    """An integer beyond 64 bits as a string."""
     return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
 
 
@@ -168,10 +169,10 @@ def _write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def walked(number: int, folder: Path) -> Iterator[tuple[str, Any]]:
-    """What becomes of an export: (what it is, the thing itself) of each block."""
+    """The result of an export: (what it is, the value itself) for each block."""
     name, path = written(number, folder)
     mapping = parse(text_of(name), name)
-    # Numbers with another remainder observe a window, excluded ids or a limit: all that has a way of its own.
+    # Numbers with another remainder have a window, excluded ids or a limit: options that take another path.
     since, until = (1_500_000_000_000_000, 1_690_000_000_000_000) if number % 5 == 1 else (None, None)
     options = SealedOptions(
         as_of=AS_OF,
@@ -206,7 +207,7 @@ def walked(number: int, folder: Path) -> Iterator[tuple[str, Any]]:
 
 
 def walk(first: int, count: int) -> Iterator[dict[str, Any]]:
-    """The digest of each export; its error where one comes out, which is a fault of ours."""
+    """The digest of each export; or its error, which is a bug of ours."""
     with tempfile.TemporaryDirectory() as folder:
         for number in range(first, first + count):
             digest, rows, mapped, warned = hashlib.sha256(), 0, 0, 0
@@ -223,7 +224,7 @@ def walk(first: int, count: int) -> Iterator[dict[str, Any]]:
 
 
 def sides_of(rows: int, seed: int, environment: dict[str, str]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """What native and Python say of each export, side by side."""
+    """The results of native and Python for each export, next to each other."""
     words = ["--walk", str(seed), str(max(1, -(-rows // FILE_ROWS)))]
     running = [_side(native, words, environment) for native in (True, False)]
     try:
@@ -247,7 +248,7 @@ def _side(native: bool, words: list[str], environment: dict[str, str]) -> subpro
 
 
 def differences(number: int, environment: dict[str, str]) -> list[str]:
-    """What the two sides say differently of one export, a line each."""
+    """How the two sides differ for one export, one per line."""
     shown = []
     for native in (True, False):
         process = _side(native, ["--show", str(number)], environment)
@@ -262,7 +263,7 @@ def differences(number: int, environment: dict[str, str]) -> list[str]:
 
 
 def compared(rows: int, seed: int, environment: dict[str, str] | None = None) -> tuple[list[str], dict[str, int]]:
-    """(what went wrong, how much was compared). The native side alone has `environment`."""
+    """(what went wrong, how much was compared). Only the native side has `environment`."""
     wrong: list[str] = []
     counts = {"exports": 0, "rows": 0, "mapped": 0, "warnings": 0}
     for one, other in sides_of(rows, seed, environment or {}):

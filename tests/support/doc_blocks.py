@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent.parent
 README = ROOT / "README.md"
 RUNNABLE = ("sh", "python")
 PORT = "8100"
-"""The port that the pages write; each run uses a free one instead."""
+"""The port in the pages; each run uses a free one instead."""
 BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>[a-z ]+)(?:: (?P<value>[^\n]*))? -->\n)?^```(?P<language>\S*)\n(?P<text>.*?)^```$", re.M | re.S
 )
@@ -39,7 +39,7 @@ MARKS = {"": False, "output": False, "exit": True, "file": True, "not run": True
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One fenced block of a page. `line` counts from 1; `mark` is "" where no comment stands before the block."""
+    """One fenced block of a page. `line` counts from 1; `mark` is "" if no comment precedes the block."""
 
     line: int
     language: str
@@ -82,7 +82,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def unclear(page: Path) -> list[str]:
-    """Each block of which a page does not say whether it runs, or says it in a way that nothing reads."""
+    """Each block for which a page does not say whether it runs, or says it in a way that is not understood."""
     found = []
     for block in blocks(page):
         place = f"{page}:{block.line}"
@@ -103,7 +103,7 @@ def run(page: Path, directory: Path) -> Ran:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BACKCAST")}
     environment = {**kept, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
     output, errors = directory.parent / "stdout", directory.parent / "stderr"
-    with output.open("w") as stdout, errors.open("w") as stderr:  # files, so that a service left behind blocks nothing
+    with output.open("w") as stdout, errors.open("w") as stderr:  # files, so that a service left running blocks nothing
         shell = subprocess.Popen(
             ["sh", "-c", script.replace(PORT, str(_free_port()))],
             cwd=directory,
@@ -116,7 +116,7 @@ def run(page: Path, directory: Path) -> Ran:
         try:
             shell.wait(timeout=300)
         finally:
-            # What a page starts in the background ends with it: `jobs -p` of some shells names nothing in a trap.
+            # What a page starts in the background ends with it: `jobs -p` of some shells prints nothing in a trap.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGTERM)
     _, *parts = re.split(r"^\x01(\d+)\n", output.read_text(encoding="utf-8"), flags=re.M)

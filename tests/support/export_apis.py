@@ -1,6 +1,6 @@
-"""The export APIs of Mixpanel, Amplitude and PostHog as scripted servers, with the misbehaviours known of them.
+"""The export APIs of Mixpanel, Amplitude and PostHog as scripted servers, with their known misbehaviours.
 
-What they hold follows from a number, so a test knows what has to arrive. A fault replaces the answer to one request.
+Their events follow from a number, so a test knows what has to arrive. A fault replaces the answer to one request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from uuid import UUID
 from pipeline.fetch.pace import Clock
 from pipeline.fetch.run import FetchResult, fetch_export
 from pipeline.options import FetchOptions
-from tests.support.scripted_server import Asked, Said, Server, serving
+from tests.support.scripted_server import Asked, Canned, Server, serving
 
 DAY, HOUR = 86_400, 3600
 START = int(datetime(2023, 3, 1, tzinfo=UTC).timestamp())
@@ -37,9 +37,9 @@ KEYS = {
     "BACKCAST_AMPLITUDE_API_KEY": "testMARKED-api", "BACKCAST_AMPLITUDE_SECRET_KEY": "testMARKED-amplitude",
     "BACKCAST_POSTHOG_KEY": "phx_testMARKED",
 }  # fmt: skip
-Fault = Callable[[Said], Said]
+Fault = Callable[[Canned], Canned]
 STEPS = ("open", "os.rename", "os.remove", "os.mkdir")
-"""Audit events of what changes a folder; `open` only for writing."""
+"""Audit events for changes of a folder; `open` only for writing."""
 
 
 def text(seconds: float, format: str = "%Y-%m-%d %H:%M:%S.%f") -> str:
@@ -55,7 +55,7 @@ def uuid(number: int) -> str:
 
 
 class FakeClock:
-    """Time that passes only where somebody waits; `waits` are the seconds of each."""
+    """Time that passes only during waits; `waits` are the seconds of each."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -79,13 +79,13 @@ class Api(ABC):
 
     tool = ""
 
-    def __call__(self, asked: Asked) -> Said:
+    def __call__(self, asked: Asked) -> Canned:
         said = self.answer(asked)
         return self.faults[asked.number](said) if asked.number in self.faults else said
 
     @abstractmethod
-    def answer(self, asked: Asked) -> Said:
-        """What the API answers where no fault comes in between."""
+    def answer(self, asked: Asked) -> Canned:
+        """The answer of the API if no fault intervenes."""
 
     @property
     def project(self) -> str | None:
@@ -93,25 +93,25 @@ class Api(ABC):
 
 
 class Mixpanel(Api):
-    """Gzipped JSON lines of whole days; a day without an event is 404, every second of them an empty 200."""
+    """Gzipped JSON lines of whole days; a day without an event is alternately 404 and an empty 200."""
 
     tool = "mixpanel"
     uncounted = 0
-    """Events of each answer that the count has more."""
+    """Events of each answer that the count has in addition."""
 
-    def answer(self, asked: Asked) -> Said:
+    def answer(self, asked: Asked) -> Canned:
         if asked.path == "/api/query/jql":
             form = dict(pair.split("=", 1) for pair in asked.body.decode().split("&"))
             days = re.findall(r"\d{4}-\d\d-\d\d", unquote_plus(form["params"]))
             counts = Counter(event["event"] for event in self.rows(*days))
-            return Said(200, [{"key": [name], "value": n + self.uncounted} for name, n in sorted(counts.items())])
+            return Canned(200, [{"key": [name], "value": n + self.uncounted} for name, n in sorted(counts.items())])
         assert asked.path == "/api/2.0/export"
         assert asked.query["project_id"] == "7"
         rows = self.rows(asked.query["from_date"], asked.query["to_date"])
         if not rows:
-            return Said(200 if moment(asked.query["from_date"]) // DAY % 2 else 404)
+            return Canned(200 if moment(asked.query["from_date"]) // DAY % 2 else 404)
         body = "".join(json.dumps(row) + "\n" for row in rows).encode()
-        return Said(200, gzip.compress(body, mtime=0), {"Content-Encoding": "gzip"})
+        return Canned(200, gzip.compress(body, mtime=0), {"Content-Encoding": "gzip"})
 
     def rows(self, first: str, last: str) -> list[dict[str, Any]]:
         return [
@@ -135,7 +135,7 @@ class Amplitude(Api):
 
     tool = "amplitude"
 
-    def answer(self, asked: Asked) -> Said:
+    def answer(self, asked: Asked) -> Canned:
         assert asked.path == "/api/2/export"
         since, until = (moment(asked.query[name], "%Y%m%dT%H") for name in ("start", "end"))
         hours: dict[int, list[str]] = {}
@@ -143,16 +143,16 @@ class Amplitude(Api):
             if since <= at < until + HOUR:
                 hours.setdefault(int(at) // HOUR * HOUR, []).append(json.dumps(self.row(number, at)))
         if not hours:
-            return Said(404, b"Raw data files were not found.")
+            return Canned(404, b"Raw data files were not found.")
         if sum(map(len, hours.values())) > self.most:
-            return Said(400, b"The file size of the exported data is too large.")
+            return Canned(400, b"The file size of the exported data is too large.")
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as archive:
             for hour, lines in hours.items():
                 name = f"7/7_{text(hour, '%Y-%m-%d')}_{hour % DAY // HOUR}#0.json.gz"
                 data = gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0)
                 archive.writestr(zipfile.ZipInfo(name), data)
-        return Said(200, content.getvalue(), {"Content-Type": "application/zip"})
+        return Canned(200, content.getvalue(), {"Content-Type": "application/zip"})
 
     def row(self, number: int, at: float) -> dict[str, Any]:
         return {
@@ -175,22 +175,22 @@ class PostHog(Api):
     tool = "posthog"
     _moments = re.compile(r"toDateTime64\('([^']+)', 6, 'UTC'\)")
 
-    def answer(self, asked: Asked) -> Said:
+    def answer(self, asked: Asked) -> Canned:
         assert asked.path == "/api/projects/7/query/"
         sql = asked.json["query"]["query"]
         times = [datetime.fromisoformat(found + "+00:00").timestamp() for found in self._moments.findall(sql)]
         rows = [row for row in self.all_rows if times[0] <= row[0] < times[1]]
         if len(rows) > self.slow:
-            return Said(504, {"detail": "Query took too long"})
+            return Canned(504, {"detail": "Query took too long"})
         if distinct := re.match(r"select count\(distinct (.+)\) from", sql):
             counted = {"uuid": {row[1] for row in rows}, "(timestamp, uuid)": {row[:2] for row in rows}}[distinct[1]]
-            return Said(200, {"columns": ["n"], "types": [], "results": [[len(counted)]]})
+            return Canned(200, {"columns": ["n"], "types": [], "results": [[len(counted)]]})
         if after := re.search(r"uuid > toUUID\('([^']+)'\)", sql):
             rows = [row for row in rows if (row[0], row[1]) > (times[2], after[1])]
         limit = re.search(r"limit (\d+)$", sql)
         assert limit is not None
         assert int(limit[1]) <= 50_000
-        return Said(200, {"columns": [], "types": [], "results": [self.shown(*row) for row in rows[: int(limit[1])]]})
+        return Canned(200, {"columns": [], "types": [], "results": [self.shown(*row) for row in rows[: int(limit[1])]]})
 
     @cached_property
     def all_rows(self) -> list[tuple[float, str, int]]:
@@ -216,7 +216,7 @@ def exporting(api: Api) -> Iterator[Server]:
 def fetch(
     api: Api, server: Server, folder: Path, days: int = 1, *, clock: FakeClock | None = None, **options: Any
 ) -> FetchResult:
-    """Fetch so many days from START, with keys and without waiting."""
+    """Fetch this many days from START, with keys and without waiting."""
     warn = options.pop("warn", lambda line: None)
     asked = FetchOptions(host=server.url, project=api.project, first_pause=0, **options)
     between = text(START, "%Y-%m-%d"), text(START + days * DAY, "%Y-%m-%d")
@@ -225,7 +225,7 @@ def fetch(
 
 
 def fetched(api: Api, folder: Path, days: int = 1, **options: Any) -> tuple[FetchResult, list[Asked]]:
-    """Fetch so from a server of its own; and what it was asked."""
+    """Fetch in the same way from a new server; and the requests that it got."""
     with exporting(api) as server:
         return fetch(api, server, folder, days, **options), server.asked
 
@@ -236,7 +236,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def spread(count: int, days: int) -> list[float]:
-    """So many moments over some days from START, with fractions of a second."""
+    """This many moments over some days from START, with fractions of a second."""
     return [START + (number * 7919.25) % (days * DAY) for number in range(count)]
 
 
@@ -246,13 +246,13 @@ def cut_body(share: float) -> Fault:
 
 
 def truncated(share: float) -> Fault:
-    """The body ends early, and the length that is announced is that of what came."""
+    """The body ends early, and the announced length is that of what came."""
     return lambda said: replace(said, body=said.body[: int(len(said.body) * share)])
 
 
 def instead(*said: Any) -> Fault:
     """Another answer."""
-    return lambda _: Said(*said)
+    return lambda _: Canned(*said)
 
 
 def plain(change: Callable[[bytes], bytes]) -> Fault:
@@ -261,9 +261,9 @@ def plain(change: Callable[[bytes], bytes]) -> Fault:
 
 
 def in_archive(change: Callable[[bytes], bytes]) -> Fault:
-    """Other lines in the first file of an archive, which is a whole one again."""
+    """Other lines in the first file of an archive, which is whole again."""
 
-    def changed(said: Said) -> Said:
+    def changed(said: Canned) -> Canned:
         content = io.BytesIO()
         with zipfile.ZipFile(io.BytesIO(said.body)) as before, zipfile.ZipFile(content, "w") as after:
             for number, name in enumerate(before.namelist()):
@@ -274,8 +274,8 @@ def in_archive(change: Callable[[bytes], bytes]) -> Fault:
     return changed
 
 
-def encrypted(said: Said) -> Said:
-    """The first file of an archive is marked as one that needs a password."""
+def encrypted(said: Canned) -> Canned:
+    """The first file of an archive is marked as needing a password."""
     body = bytearray(said.body)
     for header, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
         body[body.index(header) + flags] |= 1
@@ -283,7 +283,7 @@ def encrypted(said: Said) -> Said:
 
 
 def kill_at(api: Api, server: Server, folder: Path, at: int) -> None:
-    """Fetch, and die by SIGKILL before the step of that number that changes something in the folder."""
+    """Fetch, and die by SIGKILL before the step with this number that changes something in the folder."""
     steps = 0
 
     def watch(event: str, args: tuple[Any, ...]) -> None:

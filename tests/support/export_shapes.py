@@ -1,4 +1,4 @@
-"""Small exports in the shapes of many tools, with the decisions that a person takes and who did what in each row."""
+"""Small exports in the formats of many tools, with a person's decisions and who did what in each row."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 T = 1_672_628_645
-"""2023-01-02T03:04:05Z, the time of the first row of every shape; each row is a second later."""
+"""2023-01-02T03:04:05Z, the time of the first row of every export; each row is a second later."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """An export in the shape of one tool: its file, the decisions that a person takes, and who did what in each row."""
+    """An export in the format of one tool: its file, a person's decisions, and who did what in each row."""
 
     file: str
     text: str

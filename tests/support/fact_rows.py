@@ -22,7 +22,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def fact_tables(place: Path, facts: Iterable[dict[str, Any]], *, earliest: bool = False) -> FactTables:
-    """The tables of a plan in `place` with these facts, by block; what is not given is as in DEFAULTS."""
+    """The tables of a plan in `place` with these facts, by block; facts that are not given are as in DEFAULTS."""
     directory = Directory(place)
     directory.block_facts.mkdir(parents=True)
     whole = [DEFAULTS | fact for fact in facts]

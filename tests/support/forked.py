@@ -51,7 +51,7 @@ class Forked:
         self.returncode: int | None = None
 
     def wait(self, seconds: float = 60) -> int:
-        """The exit code; the signal that ended it where it is negative."""
+        """The exit code; if it is negative, the signal that ended it."""
         if self.returncode is None:
             self._connection.settimeout(seconds)
             self.returncode = forked_client.number(self._connection)
@@ -102,7 +102,7 @@ def server() -> str:
 
 
 def serve() -> None:
-    """Fork for whoever asks, until stdin ends."""
+    """Fork on request, until stdin ends."""
     import pipeline
 
     for module in walk_packages(pipeline.__path__, "pipeline."):
@@ -154,7 +154,7 @@ def serve() -> None:
                     os.kill(process, signal.SIGKILL)
                 shutil.rmtree(Path(sys.argv[1]).parent)
                 os._exit(0)
-            else:  # who asked for it is gone
+            else:  # the requesting process is gone
                 os.kill(key.data, signal.SIGKILL)
                 waiting.unregister(key.fileobj)
                 running[key.data] = key.fileobj  # type: ignore[assignment]
@@ -169,7 +169,7 @@ def _request(asker: socket.socket) -> tuple[list[bytes], list[int]]:
 
 
 def _become(request: list[bytes], streams: list[int]) -> None:
-    """Be the process that was asked for."""
+    """Become the requested process."""
     program, folder, count, *texts = request
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -199,7 +199,7 @@ def _become(request: list[bytes], streams: list[int]) -> None:
 
 
 def _end(code: object) -> None:
-    """End as Python does, but for its look at every module: all that was loaded would be taken apart."""
+    """End as Python does, but without its pass over every module: everything loaded would be taken apart."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     if not isinstance(code, int | None):

@@ -27,7 +27,7 @@ def ask(
 
 
 def number(connection: socket.socket) -> int:
-    """The next number that the server says, each on a line: the process, later its exit code; -9 if it has ended."""
+    """The next number from the server, each on a line: the process, later its exit code; -9 if the server has ended."""
     said = b""
     while (byte := connection.recv(1)) not in (b"", b"\n"):
         said += byte

@@ -1,4 +1,4 @@
-"""What the real service says to a query: its own grammar, and the columns of its tables.
+"""What the real service answers to a query: its own grammar, and the columns of its tables.
 
 The grammar is the service's own, as `hogql-parser` on PyPI (MIT). It raises the service's own exceptions, which it
 imports from a package that is not published; its functions that answer JSON need none of them.
@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.support.relays import relay
 from tests.support.required import require
-from tests.support.scripted_server import Asked, Said
+from tests.support.scripted_server import Asked, Canned
 
 GROUP_COLUMNS = frozenset({"index", "team_id", "key", "created_at", "updated_at", "properties"})
 PERSON_COLUMNS = frozenset({"id", "created_at", "team_id", "properties", "is_identified"})
@@ -35,7 +35,7 @@ TABLES: dict[str, frozenset[str]] = {
 }  # fmt: skip
 """The columns of the service's tables (docs/know/service.md#query-interface)."""
 LOCAL = frozenset({"raw_events", "warnings"})
-"""Tables of the local service that backcast asks for as well, and does without where the target answers 400."""
+"""Tables of the local service for which backcast asks as well, and without which it works if the target answers 400."""
 
 
 @cache
@@ -59,7 +59,7 @@ def _grammar() -> Any:
 
 
 def tree_of(sql: str) -> Any:
-    """The syntax tree of a query; raises ValueError where the service could not read it."""
+    """The syntax tree of a query; raises ValueError if the service could not read it."""
     tree = json.loads(_grammar().parse_select_json(sql))
     if tree.get("error"):
         raise ValueError(f"{tree['message']}: {sql}")
@@ -67,7 +67,7 @@ def tree_of(sql: str) -> Any:
 
 
 def refusal(sql: str) -> str:
-    """Why the real service would not run a query, "" where it would."""
+    """Why the real service would not run a query, "" if it would."""
     try:
         tree = tree_of(sql)
     except ValueError as error:
@@ -94,17 +94,17 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def like_the_real_service(to: str, asked: list[str]) -> Iterator[str]:
-    """A server before the local service at `to` that answers 400 to what the real service would not run.
+    """A server in front of the local service at `to` that answers 400 if the real service would not run the query.
 
     `asked` gets every query.
     """
 
-    def instead(one: Asked) -> Said | None:
+    def instead(one: Asked) -> Canned | None:
         if not one.path.endswith("/query/"):
             return None
         sql = one.json["query"]["query"]
         asked.append(sql)
-        return Said(400, {"type": "validation_error", "detail": why}) if (why := refusal(sql)) else None
+        return Canned(400, {"type": "validation_error", "detail": why}) if (why := refusal(sql)) else None
 
     _grammar()  # here, so that a test without it is skipped before the server asks for it
     with relay(to, instead=instead) as url:

@@ -1,4 +1,4 @@
-"""Identities of a few pairs in one call, and the service's merge rules in twenty lines to judge the links by."""
+"""Identities of a few pairs in one call, and the service's merge rules in twenty lines to judge the links."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AS_OF = 1_704_067_200_000_000
 
 
 class Seen(NamedTuple):
-    """Rows that bear both ids; `at` in µs UTC."""
+    """Rows that have both ids; `at` in µs UTC."""
 
     anonymous: str
     user: str
@@ -38,7 +38,7 @@ class Seen(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """What came of some pairs. `table` has one tuple a pair: ids, decision, reason."""
+    """The result for some pairs. `table` has one tuple per pair: ids, decision, reason."""
 
     table: list[dict[str, Any]]
     links: list[SealedLink]
@@ -134,7 +134,7 @@ def resolved(
 
 
 class MergingService:
-    """How the service merges (docs/know/service.md#merges), and what it refuses of the links that it is sent."""
+    """How the service merges (docs/know/service.md#merges), and which of the given links it refuses."""
 
     def __init__(self, links: Iterable[SealedLink | EarlierLink] = ()) -> None:
         self.person: dict[str, set[str]] = {}

@@ -1,4 +1,4 @@
-"""Jobs to run: their files, the exports of their days, and what must land of them."""
+"""Jobs to run: their files, the exports of their days, and what must land."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def micros(moment: datetime) -> int:
 
 
 def write_job(folder: Path, to: str, name: str = "nightly", **keys: str) -> Path:
-    """A job file over `exports/YYYY/MM/DD`, from 2024-01-01 until 2024-01-05; `keys` are YAML texts, "" drops one."""
+    """A job file over `exports/YYYY/MM/DD`, from 2024-01-01 until 2024-01-05; `keys` are YAML strings, "" drops one."""
     said = {
         "job": name,
         "source": "exports/{date:%Y/%m/%d}/*.jsonl",
@@ -102,7 +102,7 @@ def put(folder: Path, day: int, rows: Sequence[dict[str, Any]], name: str = "a.j
 
 
 def days(folder: Path, *numbers: int, rows: int = 10) -> list[dict[str, Any]]:
-    """A file of so many rows for each of these days; all their rows."""
+    """A file with this many rows for each of these days; all their rows."""
     made = []
     for day in numbers:
         mine = [row(day, number) for number in range(rows)]
@@ -112,7 +112,7 @@ def days(folder: Path, *numbers: int, rows: int = 10) -> list[dict[str, Any]]:
 
 
 def identities(rows: Sequence[dict[str, Any]]) -> set[Identity]:
-    """What must land of rows: (uuid, event, distinct_id, timestamp)."""
+    """What must land from these rows: (uuid, event, distinct_id, timestamp)."""
     return {(one["uuid"], one["event"], one["distinct_id"], one["timestamp"][:-1] + ".000000Z") for one in rows}
 
 
@@ -125,7 +125,7 @@ def run(job: Path | Job, now: datetime = LATE, *, key: str = KEY, **asked: Any) 
 
 
 def outcomes(done: JobRun) -> dict[str, str]:
-    """What came of each window."""
+    """The outcome of each window."""
     return {one.window: one.outcome for one in done.windows}
 
 
@@ -141,7 +141,7 @@ def counts(job: Path) -> list[tuple[str, str, int, int]]:
 
 
 def proofs(job: Path) -> list[tuple[str, str]]:
-    """The history: what reading back said of each attempt."""
+    """The history: the result of reading back in each attempt."""
     _, attempts = read_history(state_file(load_job(job).state))
     return [(one.proof, one.detail) for one in attempts]
 

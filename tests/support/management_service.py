@@ -28,7 +28,7 @@ SCOPES = (
 )
 ALL = "phx_test_all"
 SECRET = "s3cr3t-sw0rdf1sh"
-"""What an input holds that nobody is told."""
+"""A value of an input that is never shown."""
 LIST = "/api/projects/1/hog_functions/"
 RECORDING = "0190c0de-0000-7000-8000-0000000000aa"
 FULL_RECORDING: dict[str, Any] = {
@@ -76,7 +76,7 @@ def key_with(*scopes: str) -> str:
 
 
 def key_without(scope: str) -> str:
-    """The key that has every scope but this one, and but the write that would imply it."""
+    """The key that has every scope except this one and the write scope that would include it."""
     return key_with("without", scope)
 
 
@@ -130,7 +130,7 @@ def problem(answer: httpx.Response, status: int) -> tuple[str, str | None]:
 
 @contextmanager
 def asking(settings: Settings | None = None, **more: Any) -> Iterator[Asking]:
-    """A service that runs, and requests to it."""
+    """A running service, and requests to it."""
     with running(KEYS, settings, **({"seed": SEED} | more)) as service:
         ask = Asking(service)
         with ask.client:
@@ -139,7 +139,8 @@ def asking(settings: Settings | None = None, **more: Any) -> Iterator[Asking]:
 
 @cache
 def shared(behaviour: Behaviour = "contract") -> Asking:
-    """The service of all tests with this behaviour that look at what they themselves did. It limits no calls."""
+    """The service of all tests with this behaviour that look only at what they did themselves. It does not limit
+    calls."""
     settings = preset(behaviour, management_rates="off", clock=lambda: NOW) if behaviour == "observed" else None
     ask = Asking(kept(keys=KEYS, settings=settings, seed=SEED))
     atexit.register(ask.client.close)

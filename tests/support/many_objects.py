@@ -1,4 +1,4 @@
-"""A server with the interface of S3 for a bucket of so many objects that nothing stores them: all are computed."""
+"""A server with the interface of S3 for a bucket with more objects than could be stored: all are computed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from s3fs import S3FileSystem
 BUCKET = "many"
 URL = f"s3://{BUCKET}"
 PAGE = 100
-"""So few that pages of a listing cost little; a store may always answer with fewer than were asked for."""
+"""Small, so that pages of a listing cost little; a store may always answer with fewer than were asked for."""
 CHANGED = "2023-05-01T09:00:00.000Z", "Mon, 01 May 2023 09:00:00 GMT"
 Answer = tuple[int, dict[str, str], bytes]
 
@@ -126,7 +126,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._unread += data
-        while b"\r\n\r\n" in self._unread:  # no request that is answered has a body
+        while b"\r\n\r\n" in self._unread:  # no answered request has a body
             head, _, self._unread = self._unread.partition(b"\r\n\r\n")
             first, *lines = head.decode().split("\r\n")
             method, target, _ = first.split(" ")
@@ -139,7 +139,7 @@ class _Connection(asyncio.Protocol):
 
 @contextmanager
 def serving(objects: Objects) -> Iterator[str]:
-    """Serve the objects in a thread, at an address that the environment names as a company's own store does."""
+    """Serve the objects in a thread, at an address that the environment names as for a company's own store."""
     loop = asyncio.new_event_loop()
     opened: set[Any] = set()
     server = loop.run_until_complete(loop.create_server(lambda: _Connection(objects, opened), "127.0.0.1", 0))

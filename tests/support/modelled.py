@@ -1,4 +1,4 @@
-"""What the product makes of an export, as a user has it made: a plan that is applied to files. For `tests/models`."""
+"""What the product makes of an export, in the way of a user: a plan that is applied to files. For `tests/models`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ HEAD: dict[str, Any] = {
     "distinct_id": ["/user"],
     "time": {"from": "/at", "unit": "s"},
 }
-"""A mapping to write more sections to."""
+"""A mapping to which more sections are added."""
 ADDED = {"$geoip_disable", "$ip", "historical_migration", "analytics_source"}
-"""What every event carries besides its row (docs/know/service.md, "What backcast sends")."""
+"""What every event has in addition to its row (docs/know/service.md, "What backcast sends")."""
 
 
 class Event(msgspec.Struct):
-    """An event as it is written, its properties as JSON texts: those of its row, without `ADDED`."""
+    """An event as it is written, its properties as JSON: those of its row, without `ADDED`."""
 
     event: str
     distinct_id: str
@@ -44,7 +44,7 @@ class Event(msgspec.Struct):
 
 
 class Sent(NamedTuple):
-    """A plan and its events; none where it is not ready."""
+    """A plan and its events; none if it is not ready."""
 
     plan: Any
     events: list[Event]

@@ -80,7 +80,7 @@ def _sample_rows(tool: str) -> tuple[bytes, ...]:
 
 
 class Mutator:
-    """Mutates rows; all that it does follows from its seed."""
+    """Mutates rows; everything that it does follows from its seed."""
 
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
@@ -91,7 +91,7 @@ class Mutator:
         ]  # fmt: skip
 
     def rows(self, base: list[bytes], count: int) -> list[bytes]:
-        """So many rows; a quarter of them as they were, so that the usual ways are taken beside the others."""
+        """This many rows; a quarter of them unchanged, so that the usual paths are taken as well."""
         made = []
         for _ in range(count):
             row = self.chance.choice(base)
@@ -108,7 +108,7 @@ class Mutator:
         return self.chance.choice(found) if found else None
 
     def _value(self, row: bytes) -> bytes:
-        """Another value in the place of one."""
+        """Another value in place of one."""
         values = [one for one in TOKEN.finditer(row) if one.group()[:1] not in b"{}[]:," and _is_value(row, one)]
         if not values:
             return row
@@ -116,7 +116,7 @@ class Mutator:
         return row[:start] + self._odd() + row[end:]
 
     def _name(self, row: bytes) -> bytes:
-        """Another name in the place of one."""
+        """Another name in place of one."""
         names = list(NAME.finditer(row))
         if not names:
             return row
@@ -124,7 +124,7 @@ class Mutator:
         return row[:start] + self.chance.choice(NAMES) + row[end:]
 
     def _repeated(self, row: bytes) -> bytes:
-        """A member once more, at the same level or at another, with the same value or another."""
+        """A member repeated, at the same level or at another, with the same value or another."""
         names = list(NAME.finditer(row))
         starts = [one.end() for one in re.finditer(rb"[{,]", row)]
         if not names or not starts:
@@ -151,13 +151,13 @@ class Mutator:
         return row[:at] + self.chance.choice(SPACES) + row[at:]
 
     def _bytes(self, row: bytes) -> bytes:
-        """A byte changed, put in or left out."""
+        """A byte changed, inserted or removed."""
         at = self.chance.randrange(len(row) + 1)
         put = bytes([self.chance.randrange(256)]) if self.chance.random() < 0.7 else b""
         return row[:at] + put + row[at + self.chance.randrange(2) :]
 
     def _cut(self, row: bytes) -> bytes:
-        """The row's beginning or its end, or nothing but white space."""
+        """The row's beginning or its end, or only white space."""
         at = self.chance.randrange(len(row) + 1)
         return self.chance.choice((row[:at], row[at:], row + b"\r", b" \t", b"", row + b" ", row + b","))
 
@@ -171,7 +171,7 @@ class Mutator:
         return row[: span[0]] + opening * deep + row[slice(*span)] + closing * deep + row[span[1] :]
 
     def _swapped(self, row: bytes) -> bytes:
-        """Two values in each other's place."""
+        """Two values swapped."""
         values = [one.span() for one in TOKEN.finditer(row) if _is_value(row, one)]
         if len(values) < 2:
             return row
@@ -179,7 +179,7 @@ class Mutator:
         return row[:first] + row[second:last] + row[end:second] + row[first:end] + row[last:]
 
     def _escaped(self, row: bytes) -> bytes:
-        """A letter of a text or name spelled as an escape."""
+        """A letter of a string or name spelled as an escape."""
         found = [one.start() for one in re.finditer(rb"[A-Za-z](?=[^\"\\\\]*\")", row)]
         if not found:
             return row
@@ -187,7 +187,7 @@ class Mutator:
         return row[:at] + b"\\u%04x" % row[at] + row[at + 1 :]
 
     def _pair(self, row: bytes) -> bytes:
-        """A row of two members, one of them an object, the other of any name."""
+        """A row of two members, one of them an object, the other with any name."""
         name = self.chance.choice((*NAMES, b'"event"', b'"name"'))
         start = row.find(b"{", 1)
         inner = row[start : row.rfind(b"}")] if start > 0 else b"{}"

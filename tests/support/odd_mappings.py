@@ -1,4 +1,4 @@
-"""Two mappings that ask for what the shipped ones ask for seldom, and rows of them, to compare C and Python."""
+"""Two mappings with features that the shipped ones rarely use, and rows of them, to compare C and Python."""
 
 EVERYTHING = r"""
 format: backcast.mapping/1
@@ -57,4 +57,4 @@ ROWS = {
         b'{"name":"Left","user":"u-1","at":"1672531360","id":"","b":[1,{"c":12345678901234567890}],"$groups":{"team":"t","n":5}}',
     ],
 }
-"""Rows of them, as their tool would write them."""
+"""Rows for them, as their tool would write them."""

@@ -1,4 +1,4 @@
-"""Each operation of the typed client, and the answers that a scripted service gives to it."""
+"""Each operation of the typed client, and a scripted service's answers to it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pipeline.management import ManagementClient
 from tests.support import contract_table
 from tests.support.contract_table import FUNCTION, ONE, Row
 from tests.support.management_service import RECORDING
-from tests.support.scripted_server import Said
+from tests.support.scripted_server import Canned
 
 ID = "01900000-0000-0000-0000-00000000000a"
 PROJECT = "/api/projects/7/"
 FUNCTIONS = f"{PROJECT}hog_functions/"
-PAGE = Said(body={"count": 0, "next": None, "previous": None, "results": []})
+PAGE = Canned(body={"count": 0, "next": None, "previous": None, "results": []})
 Do = Callable[[ManagementClient], Any]
 ROWS = {name: row for name, row in contract_table.OPERATIONS.items() if name != "delete hog function"} | {
     "update by PUT": Row(
@@ -30,17 +30,17 @@ ROWS = {name: row for name, row in contract_table.OPERATIONS.items() if name != 
         lambda c, id: c.session_recordings.refresh_sharing(RECORDING), "",
     ),
 }  # fmt: skip
-"""The operations of the contract but for the one that is always refused, and three that the service alone has
+"""The operations of the contract except the one that is always refused, and three that only the service has
 (docs/know/service.md#hog-functions)."""
 
 
-def _asked(row: Row) -> tuple[Do, str, str, Said]:
-    answers = {"item-page": PAGE, "recording-page": PAGE, "empty": Said(row.status)}
+def _asked(row: Row) -> tuple[Do, str, str, Canned]:
+    answers = {"item-page": PAGE, "recording-page": PAGE, "empty": Canned(row.status)}
     path = f"{PROJECT}{row.path.replace(':id', ID).replace(':rec', RECORDING)}/"
-    return lambda c: row.do(c, ID), row.method, path, answers.get(row.answer, Said(row.status, {"id": ID}))
+    return lambda c: row.do(c, ID), row.method, path, answers.get(row.answer, Canned(row.status, {"id": ID}))
 
 
-OPERATIONS: dict[str, tuple[Do, str, str, Said]] = {name: _asked(row) for name, row in ROWS.items()} | {
+OPERATIONS: dict[str, tuple[Do, str, str, Canned]] = {name: _asked(row) for name, row in ROWS.items()} | {
     "list projects": (lambda c: list(c.projects.list()), "GET", "/api/projects/", PAGE)
 }
 """How the client does each, its method and path, an answer of the contract."""

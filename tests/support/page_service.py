@@ -22,7 +22,7 @@ CAPTURE, PERSONAL = "phc_testcapture", "phx_testpersonal"
 KEYS = Keyring((Project(1, "First <b>", CAPTURE), Project(2, "Second", "phc_testsecond")), {PERSONAL: frozenset({"*"})})
 SCRIPT, TURN, NUL = "<script>alert('x')</script>\"'", "a\u202etxt.exe", "nul\x00here"
 PROCESSING = "are still being processed"
-"""What a page says of persons and groups that do not count every event yet."""
+"""The notice of a page about persons and groups that do not count every event yet."""
 HOSTILE = SCRIPT + TURN + NUL + "{{ 7 * 7777 }}"
 SEED = {
     "hog_functions": [
@@ -44,7 +44,7 @@ atexit.register(CLIENT.close)
 
 
 def make(seed: dict[str, Any] | None = SEED) -> AbstractContextManager[LocalService]:
-    """A service of two projects, whose clock stands still."""
+    """A service of two projects with a fixed clock."""
     return running(KEYS, Settings(clock=lambda: NOW), seed=seed)
 
 
@@ -77,7 +77,7 @@ def get(service: LocalService, path: str, **params: Any) -> httpx.Response:
 
 
 class Read(HTMLParser):
-    """What a page says: its text, the cells of its rows, its links."""
+    """The content of a page: its text, the cells of its rows, its links."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class Read(HTMLParser):
         return " ".join(" ".join(self.texts).split())
 
     def cells(self) -> list[list[str]]:
-        """The rows of all tables, spaces made one."""
+        """The rows of all tables, with single spaces."""
         return [[" ".join(cell.split()) for cell in row] for row in self.rows]
 
 

@@ -1,4 +1,4 @@
-"""What the tests of pages in a browser share: names of strangers, the rules of axe, and what nobody should see."""
+"""What the tests of pages in a browser share: hostile names, the rules of axe, and what must not show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOSTILE = {
     "emoji": "\U0001f469\u200d\U0001f469\u200d\U0001f467 \U0001f468\U0001f3fd\u200d\U0001f4bb at home",
 }
 TAGS = "[...document.querySelectorAll('body *')].map(one => one.tagName).join(' ')"
-"""The elements of the page that is open, in their order."""
+"""The elements of the open page, in their order."""
 _WIDE = (
     "[...document.querySelectorAll('main *')].filter(one => !one.closest('.wide')"
     " && one.getBoundingClientRect().right > innerWidth + 1).map(one => one.outerHTML.slice(0, 200))"
@@ -31,7 +31,7 @@ def opened(tab: Tab, page: Path) -> Tab:
 
 
 def violations(tab: Tab) -> list[list[str]]:
-    """What axe finds on the page that is open: impact, rule and element. Scripts run for the check alone."""
+    """The violations that axe finds on the open page: impact, rule and element. Scripts run only for this check."""
     require(AXE.exists(), "axe-core is not installed: npm ci --ignore-scripts --prefix tests/real_clients")
     tab.run(f"{AXE.read_text(encoding='utf-8')}; 0")
     passes, found = tab.run(
@@ -43,12 +43,12 @@ def violations(tab: Tab) -> list[list[str]]:
 
 
 def too_wide(tab: Tab) -> list[str]:
-    """The elements that stand out of the window; wide tables scroll inside of themselves."""
+    """The elements that are wider than the window; wide tables scroll inside of themselves."""
     return list(tab.run(_WIDE))
 
 
 def without_direction(tab: Tab, kind: str) -> tuple[int, list[str]]:
-    """How often a name of strangers is on the page, and where it stands in no element of its own direction."""
+    """How often a hostile name is on the page, and where it is not in an element of its own direction."""
     shown = {"right to left": "gnp.esu", "long": "W" * 60}.get(kind, HOSTILE[kind])
     count, *others = tab.run(f"""(() => {{
       const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [0];

@@ -1,4 +1,4 @@
-"""The part that a file is, and what is read of it."""
+"""The part of a file, and the rows read from it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def all_rows(part: Part, *, blanks: bool = False, **sizes: int) -> list[Rows]:
 
 
 def content_of(part: Part, **sizes: int) -> bytes:
-    """The content of a part that lies in a container."""
+    """The content of a part in a container."""
     return b"".join(block.content or b"" for block in extractors.blocks(part, **sizes))
 
 
 def located(part: Part, **sizes: int) -> list[tuple[int, Any]]:
-    """The offset of each row, with its members as JSON texts, or with its code where it is broken."""
+    """The offset of each row, with its members as JSON, or with its code if it is broken."""
     found: list[tuple[int, Any]] = []
     for rows in all_rows(part, **sizes):
         for number, row in enumerate(rows):
@@ -46,7 +46,7 @@ def located(part: Part, **sizes: int) -> list[tuple[int, Any]]:
 
 
 def values(part: Part, column: str = "x") -> list[Any]:
-    """The values of a column: a JSON text as ("json", text), a broken row as its code."""
+    """The values of a column: JSON as ("json", text), a broken row as its code."""
     read = [row if isinstance(row, BrokenRow) else row[column] for rows in all_rows(part) for row in rows]
     return [
         one.code if isinstance(one, BrokenRow) else ("json", bytes(one).decode()) if isinstance(one, Raw) else one

@@ -1,4 +1,4 @@
-"""What the tests of people share: rows of each tool, a plan of them, and who is who once it was sent."""
+"""What the tests of people share: rows of each tool, a plan of them, and who is who after it was sent."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def groups(room: Room) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def mixpanel(at: int, distinct_id: str, name: str = "Seen", **more: Any) -> dict[str, Any]:
-    """A row; of the properties' names `_x` stands for `$x`. Its $insert_id is made of the rest."""
+    """A row; in names of properties `_x` means `$x`. Its $insert_id depends on the rest."""
     named = {f"${key[1:]}" if key.startswith("_") else key: value for key, value in more.items()}
     insert = f"{name}-{at}-{distinct_id}-{len(named)}"
     return {
@@ -115,7 +115,7 @@ def came_to(
     room: Room | None = None,
     **asked: Any,
 ) -> object:
-    """Everything that stands at the service after these calls, in any order, files and batches; else in theirs."""
+    """Everything at the service after these calls: in random order, files and batches if given, otherwise in theirs."""
     with TemporaryDirectory() as folder:
         rows = list(calls)
         cut, batch = len(rows), 5_000
@@ -125,7 +125,7 @@ def came_to(
         room = room or fresh(promote_properties=promote)
         plan = planned(Path(folder), mapping, rows[:cut], rows[cut:], max_batch_events=batch, **asked)
         send_limits = ONE_AT_A_TIME if chance is None else None
-        if plan.events.made:  # calls may say nothing at all, and then nothing may be sent
+        if plan.events.made:  # calls may have no content, and then nothing may be sent
             outcome = run(Path(folder) / "plan", room.url, key=room.key(), send_limits=send_limits)
             assert outcome.balanced, outcome
         ids = sorted((one.distinct_ids, sorted(one.properties.items())) for one in room.persons())

@@ -1,4 +1,4 @@
-"""Plans with something to send in all four phases: rows with devices, and groups and profiles sealed beside them."""
+"""Plans with something to send in all four phases: rows with devices, and groups and profiles sealed with them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TYPES = ("zoo", "company", "project")
 def planned_in_phases(
     folder: Path, rows: int = 40, *, groups: int = 12, persons: int = 7, batch: int = 4, **asked: Any
 ) -> Path:
-    """The directory of a plan with 7 merges, so many groups, events and profiles, and `batch` events a request."""
+    """The directory of a plan with 7 merges, this many groups, events and profiles, and `batch` events per request."""
     directory = planned(folder, rows, batch=batch, links=True, **asked)
     plan, place = open_plan(directory)
     config = config_of(plan, place)
@@ -69,7 +69,7 @@ def _uuid(kind: int, number: int) -> str:
 
 
 def phase_of(event: dict[str, Any]) -> str:
-    """The phase that sent an event, by what it is."""
+    """The phase that sent an event, by its kind."""
     if event["event"] == "$group_identify":
         return "groups"
     if event["event"] == "$identify":
@@ -78,7 +78,7 @@ def phase_of(event: dict[str, Any]) -> str:
 
 
 def phase_of_body(body: bytes) -> str:
-    """The phase that all events of a request are of."""
+    """The phase of all events in a request."""
     (phase,) = {phase_of(json.loads(event)) for event in unpack(body)}
     return phase
 

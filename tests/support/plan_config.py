@@ -1,4 +1,4 @@
-"""What a plan was made with, built from the plan: for tests that map its rows once more."""
+"""The config of a plan, rebuilt from the plan: for tests that map its rows again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline.transform.tasks import TransformConfig
 
 
 def config_of(plan: Plan, directory: Directory) -> TransformConfig:
-    """The config of a plan, whose export is where it was."""
+    """The config of a plan, whose export has not moved."""
     compile_ = Compile(plan.mapping.name, plan.mapping.text, load_lookups(plan, directory), plan.mapping.python or None)
     parts = tuple(sealed.part(index) for index, sealed in enumerate(plan.parts))
     excluded = read_ids(directory.excluded) if plan.options.excluded_ids else frozenset[str]()

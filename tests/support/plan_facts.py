@@ -1,4 +1,4 @@
-"""Facts for the checks of a plan: a plan that is good, but for what a test changes."""
+"""Facts for the checks of a plan: a good plan, except for what a test changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.plan.sealed.manifest import PeopleSeal, RowCounts
 
 
 def facts(*, events: int = 1, rejected: int = 0, read: int = 1, limit: str = "0", **changed: Any) -> PlanFacts:
-    """A plan of so many events, rows read and rows rejected; `changed` are other members."""
+    """A plan with this many events, rows read and rows rejected; `changed` are other members."""
     good: dict[str, Any] = {
         "rows": RowCounts(read, read - rejected, 0, rejected),
         "phases": {"events": events},

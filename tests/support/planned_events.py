@@ -1,4 +1,4 @@
-"""The events of a plan in the order of the export, which is not that of its requests."""
+"""The events of a plan in the order of the export, which differs from that of its requests."""
 
 from __future__ import annotations
 

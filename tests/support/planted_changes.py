@@ -67,7 +67,7 @@ class Change(NamedTuple):
 def changes_of(file: str, source: str) -> Iterator[Change]:
     """Every change of one line within the functions of a module."""
     tree, lines = ast.parse(source), source.split("\n")
-    # Before Python 3.12 what is within an f-string has the place of another.
+    # Before Python 3.12 code inside an f-string has another place.
     hidden = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for inner in ast.walk(node)}
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -114,7 +114,7 @@ def _changes_at(lines: list[str], node: Any) -> Iterator[tuple[int, str, str, st
 
 
 def changes_in_c(file: str, source: str) -> Iterator[Change]:
-    """The first change of each line of a C function, of those that are most likely to matter."""
+    """The first change in each line of a C function, of those that are most likely to matter."""
     for number, line in enumerate(source.splitlines(), 1):
         if line.startswith((" ", "\t")) and not re.match(r"\s*(/?\*|//|#)", line) and '"' not in line:
             for old, new in C_OPERATORS:
@@ -124,7 +124,7 @@ def changes_in_c(file: str, source: str) -> Iterator[Change]:
 
 
 def executed(data: coverage.CoverageData) -> dict[str, dict[int, list[str]]]:
-    """The tests of each line of each file that a test executes."""
+    """The tests that execute each line of each file."""
     found: dict[str, dict[int, list[str]]] = {}
     for path in data.measured_files():
         tests = {line: sorted({*names} - {""}) for line, names in data.contexts_by_lineno(path).items()}
@@ -133,7 +133,7 @@ def executed(data: coverage.CoverageData) -> dict[str, dict[int, list[str]]]:
 
 
 def choose(lines: dict[str, dict[int, list[str]]], count: int, seed: int) -> list[Change]:
-    """`count` changes, of different lines; each package has its part of them, one at least."""
+    """`count` changes, in different lines; each package has its share of them, at least one."""
     chance = random.Random(seed)
     sizes: dict[str, int] = defaultdict(int)
     possible: dict[str, list[Change]] = defaultdict(list)
@@ -171,23 +171,23 @@ class Tree:
         text[change.line - 1] = change.after
         changed, passed = "\n".join(text), 0
         try:
-            if not self._holds(change, changed):
+            if not self._plant(change, changed):
                 return "(does not compile)", 0
             for stage in STAGES:
                 names, tests = tests[:stage], tests[stage:]
                 while failed := self._first_failure(names):
-                    self._holds(change, original)
+                    self._plant(change, original)
                     if failed not in names or not self._first_failure([failed]):
                         return failed, passed
                     names.remove(failed)
-                    self._holds(change, changed)
+                    self._plant(change, changed)
                 passed += len(names)
             return "", passed
         finally:
-            self._holds(change, original)
+            self._plant(change, original)
 
-    def _holds(self, change: Change, text: str) -> bool:
-        """Write the file of a change; whether it compiles."""
+    def _plant(self, change: Change, text: str) -> bool:
+        """Write the file with a change; whether it compiles."""
         (self._path / change.file).write_text(text, encoding="utf-8")
         return not change.file.startswith(NATIVE) or self._run("-m", "pipeline.native.build").returncode == 0
 
@@ -212,7 +212,7 @@ class Tree:
 
 
 def located(change: Change) -> Change | None:
-    """The change in this tree, whose lines may have moved since it was chosen; None if the line is there no more."""
+    """The change in this tree, whose lines may have moved since it was chosen; None if the line is gone."""
     path = ROOT / change.file
     lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else []
     found = [number for number, line in enumerate(lines, 1) if line == change.before]

@@ -1,4 +1,4 @@
-"""What preflight says of a target, for the tests of its checks."""
+"""The checks of preflight for a target, for the tests of these checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Found = dict[str, tuple[str, str]]
 
 
 def states(found: Preflight) -> Found:
-    """By name of a check: its level and its detail. The names of functions come more than once; the first counts."""
+    """By name of a check: its level and its detail. If a name of a function appears twice, the first counts."""
     seen: Found = {}
     for check in found.checks:
         seen.setdefault(check.name, (check.level, check.detail))
@@ -30,14 +30,14 @@ def states(found: Preflight) -> Found:
 
 
 def look(to: str, directory: Path | None = None, *, key: str | None = A, personal: str = ALL, **more: Any) -> Found:
-    """What preflight says of a target."""
+    """The result of preflight for a target."""
     given = None if key is None else Secret(key)
     plan, place = open_plan(directory) if directory else (None, None)
     return states(check_target(PreflightRequest(to, given, Secret(personal), PreflightOptions(**more)), plan, place))
 
 
 def planned_rows(folder: Path, *rows: dict[str, Any], **asked: Any) -> Path:
-    """A plan of these rows, which have columns of the names of an event's fields."""
+    """A plan of these rows, whose columns have the names of an event's fields."""
     folder.mkdir(exist_ok=True)
     source = folder / "export.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
@@ -48,7 +48,7 @@ def planned_rows(folder: Path, *rows: dict[str, Any], **asked: Any) -> Path:
 
 
 def send(ask: Asking, *events: dict[str, Any]) -> None:
-    """Send live events to project 1; one without `properties` has its `distinct_id` alone."""
+    """Send live events to project 1; one without `properties` has only its `distinct_id`."""
     names = ("event", "timestamp", "uuid")
     batch = [
         {name: one[name] for name in names if name in one}

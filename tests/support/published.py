@@ -22,12 +22,12 @@ MACHINE = "BACKCAST_STATE_DIR"
 
 
 def on(machine: Path) -> AbstractContextManager[Any]:
-    """Inside, this process is that of another machine: it has its own state folder."""
+    """Inside, this process acts as another machine: it has its own state folder."""
     return patch.dict(os.environ, {MACHINE: str(machine)})
 
 
 def publish(export: Path, url: str, environment: Mapping[str, str], at: int | None = None) -> list[str]:
-    """Plan into a bucket in this process, which ends at point `at`; else the names of the points.
+    """Plan into a bucket in this process, which ends at point `at`; otherwise the names of the points.
 
     The points are before and after each sync and rename of a file, and before and after each change of the bucket.
     """
@@ -39,7 +39,7 @@ def publish(export: Path, url: str, environment: Mapping[str, str], at: int | No
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    """The files of a plan directory that a plan is made of."""
+    """The files in a plan directory that belong to the plan."""
     others = ("report.html", "report.json", "ledger.sqlite", "sent-to.json", "bucket.json")
     places = [folder, folder / "requests", folder / "facts"]
     found = [one for place in places for one in place.iterdir() if one.is_file() and one.suffix != ".lock"]
@@ -47,7 +47,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 
 def counting_plan(bucket: Bucket, prefix: str) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """What the last object published at a prefix says, and the objects in the folder that it names."""
+    """The content of the last object published at a prefix, and the objects in the folder that it names."""
     objects = bucket.objects(f"{prefix}/")
     last = max(key for key in objects if key.startswith(f"{prefix}/published-"))
     says = json.loads(objects[last])

@@ -1,4 +1,4 @@
-"""A server below HTTP: each connection is talked to by a function, byte by byte where it likes."""
+"""A server below HTTP: a function handles each connection, byte by byte if it likes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def raw(talk: Callable[[socket.socket], None], receive: int = 0) -> Iterator[str]:
-    """A server that hands each connection to a function, one after another; `receive` bounds its buffer, in bytes."""
+    """A server that passes each connection to a function, one after another; `receive` limits its buffer, in bytes."""
     listening = socket.socket()
     if receive:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)

@@ -1,4 +1,4 @@
-"""Send events to a local service and look at what came of them, for the tests of persons, merges and groups."""
+"""Send events to a local service and look at the result, for the tests of persons, merges and groups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _numbers = count(1)
 
 @cache
 def _shared(**switches: Any) -> Iterator[tuple[LocalService, int]]:
-    """For all tests with the same switches: an empty project of a service, which is another once none is left."""
+    """For all tests with the same switches: an empty project of a service, and of a new service once none is left."""
     while True:
         service = kept(keys=KEYS, settings=Settings(clock=lambda: NOW, **switches))
         yield from ((service, project) for project in range(1, 999, 2))
@@ -65,14 +65,14 @@ class Room:
 
 
 def fresh(**switches: Any) -> Room:
-    """A project of its own, in a service whose clock stands still."""
+    """An empty project, in a service with a fixed clock."""
     return Room(*next(_shared(**switches)))
 
 
 def event(
     distinct_id: Any, name: str = "Seen", day: int = 1, uuid: str | None = None, **properties: Any
 ) -> dict[str, Any]:
-    """An event of a day in January 2023. Of the properties' names, `_x` stands for `$x`."""
+    """An event of a day in January 2023. In names of properties, `_x` means `$x`."""
     named = {f"${key[1:]}" if key.startswith("_") else key: value for key, value in properties.items()}
     return {
         "event": name,
@@ -100,14 +100,14 @@ def _client() -> httpx.Client:
 
 
 def post(url: str, key: str, body: bytes) -> None:
-    """Send the JSON text of a list of events; it must be taken."""
+    """Send the JSON of a list of events; it must be taken."""
     text = b'{"api_key":"%s","historical_migration":true,"batch":%s}' % (key.encode(), body)
     answer = _client().post(url + "/batch/", content=text)
     assert (answer.status_code, answer.text) == (200, '{"status":"Ok"}')
 
 
 def send(room: Room, *events: dict[str, Any], second: bool = False) -> None:
-    """Send the events as one batch, to the second project if asked."""
+    """Send the events as one batch, to the second project if `second`."""
     post(room.url, room.key(second), json.dumps(events).encode())
 
 
@@ -118,6 +118,6 @@ def landed(*events: dict[str, Any], **switches: Any) -> list[PersonProfile]:
     return room.persons()
 
 
-def told(service: Room) -> list[tuple[str, str]]:
+def warnings_of(service: Room) -> list[tuple[str, str]]:
     """The types of the warnings, each with the distinct_id of its event."""
     return [(warning.type, warning.distinct_id) for warning in service.warnings()]

@@ -23,8 +23,8 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[31m\u20
 
 
 class Page(HTMLParser):
-    """The tags of a page, with the names of their attributes, and its text: all of it, and tables and other texts by
-    the heading that they stand under, without its number and its count."""
+    """The tags of a page, with the names of their attributes, and its text: as a whole, and tables and other text by
+    the heading above them, without its number and its count."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ def printed(show: object, *given: object, width: int = 100, terminal: bool = Fal
 
 
 def plan_text(plan: Plan, width: int = 100) -> str:
-    """What the terminal shows of a plan whose directory has none of its files."""
+    """What the terminal shows of a plan whose directory is empty."""
     status = PlanStatus(State.READY if plan.ready else State.NOT_READY, plan.events.made, LedgerSummary())
     return printed(steps.show_plan, plan, status, "plan", width=width)
 

@@ -1,4 +1,5 @@
-"""What a test needs beyond Python and its packages: where it is missing the test is skipped, but in CI it fails."""
+"""What a test needs in addition to Python and its packages: if it is missing the test is skipped, but in CI it
+fails."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ import pytest
 
 
 def require(there: object, reason: str) -> None:
-    """Go on if `there`; else skip with the reason, or fail with it where BACKCAST_CI says that nothing is skipped."""
+    """Continue if `there`; otherwise skip with the reason, or fail with it if BACKCAST_CI says that nothing is
+    skipped."""
     if there:
         return
     if os.environ.get("BACKCAST_CI"):

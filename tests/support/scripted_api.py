@@ -1,4 +1,4 @@
-"""A management API on a real socket whose every answer is given by a function of the request."""
+"""A management API on a real socket; a function of the request gives every answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback whose every answer is given by a function of the request."""
+"""A real HTTP server on loopback; a function of the request gives every answer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Said:
+class Canned:
     """One answer; a body that is not bytes is sent as JSON. Status 0 cuts the connection instead.
 
     `cut` is after how many bytes of the body the connection is cut, although all of them were announced.
@@ -59,7 +59,7 @@ class Said:
     cut: int | None = None
 
 
-Answer = Callable[[Asked], Said]
+Answer = Callable[[Asked], Canned]
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Server:
 
 
 class _Listening(ThreadingHTTPServer):
-    """Once closed it is gone: its open connections are cut, and the answers that were being given have ended."""
+    """Closing it ends everything: its open connections are cut, and answers in progress have ended."""
 
     daemon_threads = False  # so that closing waits for them
 
@@ -102,8 +102,8 @@ class _Listening(ThreadingHTTPServer):
                     socket.socket.shutdown(connection, socket.SHUT_RDWR)
         super().server_close()
 
-    def heard(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Said:
-        """The answer to a request, which is now one of those that came."""
+    def received(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Canned:
+        """Record a request; the answer to it."""
         with self._lock:
             asked = Asked(len(self.asked), method, target, headers, body)
             self.asked.append(asked)
@@ -125,7 +125,7 @@ class _Connection(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
-        said = self.server.heard(self.command, self.path, headers, body)
+        said = self.server.received(self.command, self.path, headers, body)
         if not said.status:
             self.close_connection = True
             return
@@ -144,7 +144,7 @@ class _Connection(BaseHTTPRequestHandler):
     def handle(self) -> None:
         try:
             super().handle()
-        except (BrokenPipeError, ConnectionResetError, ssl.SSLError):  # a client that left, or trusts nobody here
+        except (BrokenPipeError, ConnectionResetError, ssl.SSLError):  # a client left, or rejects our certificate
             return
 
     def log_message(self, *_: object) -> None:
@@ -155,9 +155,9 @@ class _Connection(BaseHTTPRequestHandler):
 def serving(
     answer: Answer, *, methods: Collection[str] = ("POST",), port: int = 0, tls: ssl.SSLContext | None = None
 ) -> Iterator[Server]:
-    """Serve at 127.0.0.1, behind TLS where a context is given; `answer` may be called from several threads.
+    """Serve at 127.0.0.1, behind TLS if a context is given; `answer` may be called from several threads.
 
-    Unless told otherwise it is a capture service and nothing more: other methods than POST are 501, and not counted.
+    By default it is a capture service and nothing more: other methods than POST are 501, and not counted.
     """
     server = _Listening(answer, methods, port)
     if tls is not None:
@@ -173,6 +173,6 @@ def serving(
         server.server_close()
 
 
-def scripted(*answers: Said) -> Answer:
+def scripted(*answers: Canned) -> Answer:
     """These answers in turn, the last one for ever."""
     return lambda asked: answers[min(asked.number, len(answers) - 1)]

@@ -1,4 +1,4 @@
-"""Local services of the tests: one for everybody who wants the same, or one of its own that ends beside what follows.
+"""Local services of the tests: one for all tests that want the same, or a new one whose end is not waited for.
 
 Starting and ending one takes 40 ms of work and a quarter of a second of waiting.
 """
@@ -15,13 +15,13 @@ from typing import Any
 from pipeline.local_service import Keyring, LocalService, Settings
 
 NOW = 1_700_000_000_000_000
-"""2023-11-14T22:13:20Z, in microseconds: where the clocks of most of them stand still."""
+"""2023-11-14T22:13:20Z, in microseconds: the fixed time of most of their clocks."""
 _kept: list[LocalService] = []
 
 
 @contextmanager
 def running(keys: Keyring | None = None, settings: Settings | None = None, **more: Any) -> Iterator[LocalService]:
-    """A service that is nobody else's. One in memory is not waited for when the block ends."""
+    """A service that is not shared. If it is in memory, the end of the block does not wait for it."""
     service = LocalService(keys=keys, settings=settings, **more).start()
     try:
         yield service
@@ -40,7 +40,7 @@ def kept(**options: Any) -> LocalService:
 
 
 def wait_for(true: Callable[[], object], seconds: float = 60) -> None:
-    """Until something is so; an error where it takes longer than that."""
+    """Wait until a condition holds; an error if it takes longer than that."""
     until = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < until

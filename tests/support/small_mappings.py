@@ -1,4 +1,4 @@
-"""Small mappings for tests: a head to write a section under, and rows from JSON text."""
+"""Small mappings for tests: a head under which a section is written, and rows from JSON."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def mapper(sections: str, head: str = HEAD, **options: Any) -> Mapper:
 
 
 def drafted(sections: str, members: str, **options: Any) -> UnvalidatedEvent:
-    """The one event of a row with these members beside name, user and time; properties stand under `p`."""
+    """The one event of a row with these members in addition to name, user and time; properties are under `p`."""
     made = mapper(sections, **options).map_row(record(f"{{{ROW}{',' if members else ''}{members}}}"))
     assert isinstance(made, UnvalidatedEvent), made
     return made
 
 
-def told(value: Value) -> str:
-    """A value as JSON text."""
+def as_json(value: Value) -> str:
+    """A value as JSON."""
     return bytes(raw(value)).decode()
 
 
 def properties(sections: str, members: str, **options: Any) -> dict[str, str]:
-    """The properties of that event, as JSON texts."""
-    return {name: told(value) for name, value in drafted(sections, members, **options).properties.items()}
+    """The properties of that event, as JSON."""
+    return {name: as_json(value) for name, value in drafted(sections, members, **options).properties.items()}

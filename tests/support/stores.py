@@ -57,7 +57,7 @@ class Bucket:
         self._client.delete_object(Bucket=self.name, Key=key)
 
     def objects(self, prefix: str = "") -> dict[str, bytes]:
-        """Every object by its key, or those whose key begins so."""
+        """Every object by its key, or those whose key has this prefix."""
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
         keys = [one["Key"] for page in pages for one in page.get("Contents", ())]
         return {key: self._client.get_object(Bucket=self.name, Key=key)["Body"].read() for key in keys}
@@ -77,14 +77,14 @@ def a_bucket() -> Iterator[Bucket]:
 
 @contextmanager
 def a_store_that_replaces() -> Iterator[None]:
-    """Inside, an object that was to be written only if it is not there yet is replaced, as some stores do."""
+    """Inside, an object that was to be written only if it does not exist yet is replaced, as in some stores."""
     with _requests(lambda _, parameters: parameters.pop("IfNoneMatch", None)):
         yield
 
 
 @contextmanager
 def a_store_that_answers(next_answer: Callable[[], tuple[int, str] | None]) -> Iterator[None]:
-    """Inside, a conditional write is answered with this status and code; by the server where there is none."""
+    """Inside, a conditional write is answered with this status and code; by the server if there is none."""
 
     def answer(operation: str, parameters: dict[str, Any]) -> None:
         if "IfNoneMatch" in parameters and (found := next_answer()):
@@ -96,7 +96,7 @@ def a_store_that_answers(next_answer: Callable[[], tuple[int, str] | None]) -> I
 
 @contextmanager
 def a_store_that_fails(operation: str, part: str, status: int, code: str) -> Iterator[None]:
-    """Inside, such requests about a key or a prefix that has this part are answered with a status and a code."""
+    """Inside, requests about a key or a prefix that contains this part are answered with a status and a code."""
 
     def answer(asked: str, parameters: dict[str, Any]) -> None:
         if asked == operation and part in parameters.get("Key", parameters.get("Prefix", "")):

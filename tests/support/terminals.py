@@ -27,8 +27,8 @@ def on_a_terminal(
 ) -> tuple[int, str, str]:
     """Run a command; its exit code, what it wrote to the terminal, and its stderr.
 
-    stdout is a terminal of so many columns, stderr a file; with `errors` it is the other way round. Of the variables of
-    backcast the command has those of `env` alone.
+    stdout is a terminal of this many columns, stderr a file; with `errors` it is the other way round. The command's
+    only variables of backcast are those of `env`.
     """
     ours, theirs = pty.openpty()
     set_size(theirs, columns)
@@ -56,7 +56,7 @@ def on_a_terminal(
 def typed(
     *words: object, lines: str = "", cwd: Path, columns: int = 400, env: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
-    """Run a command in a process of its own, all of whose streams are a terminal; its exit code and what is shown.
+    """Run a command in a separate process, all of whose streams are a terminal; its exit code and what is shown.
 
     A person types these lines, and then Ctrl-D at every further question.
     """
@@ -76,7 +76,7 @@ def typed(
 
 
 def set_size(terminal: int, columns: int) -> None:
-    """Give a terminal so many columns."""
+    """Give a terminal this many columns."""
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
 
 

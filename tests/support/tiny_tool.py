@@ -1,4 +1,4 @@
-"""A tool of our own for tests: rows that say outright what they become, and a plan made of them in one call.
+"""A test tool of our own: rows that say explicitly what they become, and a plan made of them in one call.
 
 A row is an object. `event`, `id`, `at` (µs UTC), `key`, `uuid`, `got` (receive time, µs) and `wall` fill the draft;
 `skip` and `fault` are codes; `link` is an id that `id` absorbs; `many` holds several rows in one. Everything else
@@ -38,7 +38,7 @@ DAY = 24 * HOUR
 AS_OF = 1_704_067_200_000_000
 """2024-01-01T00:00:00Z: the instant of every plan here."""
 THEN = AS_OF - 100 * DAY
-"""2023-09-23T00:00:00Z: when a row happens that does not say."""
+"""2023-09-23T00:00:00Z: the time of a row that has none."""
 
 
 class TinyMapper:
@@ -91,7 +91,7 @@ NAMES = ("event", "id", "at", "key", "uuid", "got", "wall", "skip", "fault", "li
 
 @dataclass(frozen=True, slots=True)
 class TinyCompile:
-    """What travels to a worker and becomes the mapper there."""
+    """This is sent to a worker and becomes the mapper there."""
 
     def __call__(self, options: SealedOptions) -> TinyMapper:
         return TinyMapper(options)
@@ -99,14 +99,14 @@ class TinyCompile:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A plan that was made, and everything needed to look into it."""
+    """A plan that was made, and everything needed to examine it."""
 
     plan: Plan
     directory: Directory
     excluded: frozenset[str] = field(default_factory=frozenset)
 
     def config(self) -> TransformConfig:
-        """The config, as an apply finds it again from the sealed plan."""
+        """The config, as an apply reads it from the sealed plan."""
         parts = tuple(sealed.part(index) for index, sealed in enumerate(self.plan.parts))
         return TransformConfig(TinyCompile(), self.plan.options, self.plan.limits, parts, self.excluded)
 
@@ -134,7 +134,7 @@ def row(event: str = "Seen", id: str = "u-1", at: int = THEN, **members: Any) ->
 
 
 def write(path: Path, rows: Iterable[dict[str, Any] | str | bytes]) -> Path:
-    """A file of JSON lines; texts and bytes are written as they stand."""
+    """A file of JSON lines; strings and bytes are written unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join(_line(one) + b"\n" for one in rows))
     return path
@@ -181,5 +181,5 @@ def planned(place: Path, *files: list[dict[str, Any]], **options: Any) -> Made:
 
 
 def identity_of(event: dict[str, Any]) -> tuple[str, str, str, str]:
-    """What the service tells events apart by."""
+    """The fields by which the service distinguishes events."""
     return event["uuid"], event["event"], event["properties"]["distinct_id"], event["timestamp"]

@@ -13,7 +13,7 @@ from tests.support.scripted_server import Answer, Server, serving
 
 
 class Authority:
-    """Who signs the servers' certificates. `file` is its own certificate, as PEM."""
+    """Signs the servers' certificates. `file` is its own certificate, as PEM."""
 
     def __init__(self, folder: Path) -> None:
         self._authority = trustme.CA()

@@ -1,4 +1,4 @@
-"""Plans that are sent to an empty project of a shared service, what is changed there behind their back, and verify."""
+"""Plans sent to an empty project of a shared service, changes made there without their knowledge, and verify."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ COPY = (
     "insert into accepted select project, -receipt, {uuid}, {event}, distinct_id, {time}, properties,"
     " historical_migration, created_at from accepted where {which}"
 )
-"""A second event that is made of one that landed, before all that were received."""
+"""A second event made from one that landed, as if received before all others."""
 
 
 @cache
 def _shared(faults: tuple[str, ...], **switches: Any) -> tuple[LocalService, Iterator[int]]:
-    """The service of all tests with these faults and switches, and the projects of it that are still empty."""
+    """The service of all tests with these faults and switches, and its projects that are still empty."""
     return kept(keys=KEYS, settings=Settings(**switches), faults=faults), iter(range(1, 999))
 
 
 def empty(*faults: str, **switches: Any) -> Room:
-    """A project of its own, in a service whose clock goes."""
+    """An empty project, in a service with a running clock."""
     service, projects = _shared(faults, **switches)
     return Room(service, next(projects))
 
 
 class Sent(NamedTuple):
-    """A plan, the project that it was sent to, and its address where the plan was sent to another."""
+    """A plan, the project that it was sent to, and its address if the plan was sent to another."""
 
     directory: Path
     room: Room
     to: str = ""
 
     def verify(self, *, progress: Any = None, **asked: Any) -> Verification:
-        """Compare what is there with what was sent."""
+        """Compare what landed with what was sent."""
         asked = {"project": str(self.room.project), "api": self.room.url} | asked
         step = progress or (lambda name, done, total: None)
         return api.verify_plan(
@@ -67,7 +67,7 @@ class Sent(NamedTuple):
         return [json.loads(line) for line in (self.directory / "differences.jsonl").read_text("utf-8").splitlines()]
 
     def landed(self) -> set[Identity]:
-        """What is there of each event, copies collapsed."""
+        """The stored version of each event, copies collapsed."""
         events = self.room.service.events(self.room.project)
         return {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in events}
 
@@ -77,7 +77,7 @@ class Sent(NamedTuple):
 
 
 def repair(directory: Path, to: str, project: int, key: str) -> None:
-    """Send again what is missing, also in a process of its own."""
+    """Send again what is missing, optionally in a separate process."""
     options = VerifyOptions(repair=True, fields="none", project=str(project))
     api.verify_plan(directory, to, options, personal_key=PERSONAL, project_key=key)
 
@@ -90,5 +90,5 @@ def sent(directory: Path, room: Room | None = None) -> Sent:
 
 
 def sent_rows(folder: Path, rows: int, *, room: Room | None = None, **asked: Any) -> Sent:
-    """The same, of the plan of so many rows."""
+    """The same, for a plan of this many rows."""
     return sent(planned(folder, rows, **asked), room)

@@ -1,4 +1,4 @@
-"""Drafts have what a person said of the files, and cases of rows as a plan reads them."""
+"""Drafts have a person's settings for the files, and cases with rows as a plan reads them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def started(folder: Path, path: Path, *asked: str) -> tuple[str, str]:
     return (folder / "new.yaml").read_text("utf-8"), made.stderr
 
 
-def test_a_draft_has_what_was_said_of_the_files(tmp_path: Path) -> None:
+def test_a_draft_has_the_settings_of_the_files(tmp_path: Path) -> None:
     """A plan with it needs no --set, and the command to plan repeats only what a mapping cannot say."""
     path = tmp_path / "events.copy"
     rows = [f"{n}\tu-{n % 7}\tsignup\t2023-05-0{1 + n % 9} 10:00:00+00\ta\\tb\n" for n in range(30)]
@@ -68,7 +68,7 @@ def test_the_cases_of_a_draft_are_rows_as_they_are_read(tmp_path: Path) -> None:
 
 
 def test_a_column_of_rounded_ids_is_a_candidate(tmp_path: Path) -> None:
-    """It is where the ids were."""
+    """It is in the column of the ids."""
     rows = [f"click,9.9{n}214E+15,2023-05-01T10:{n:02d}:00Z,{n / 3:.2f}\n" for n in range(10, 50)]
     (tmp_path / "a.csv").write_text("action,account,at,share\n" + "".join(rows), "utf-8")
     _, printed = started(tmp_path, tmp_path / "a.csv")

@@ -1,4 +1,4 @@
-"""`mapping new` writes a start for any export: with at most three decisions it plans the right events."""
+"""`mapping new` writes a draft for any export: with at most three decisions it plans the right events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def written(folder: Path, shape: Shape) -> Path:
 
 
 def log(folder: Path, rows: Iterable[dict[str, Any]]) -> Path:
-    """A file of these rows, in the place of the one before."""
+    """A file of these rows, replacing the previous one."""
     path = folder / "log.jsonl"
     path.write_text(lines(rows), "utf-8")
     return path
@@ -69,7 +69,7 @@ def with_any_choice(path: Path) -> None:
 
 
 def events_of(draft: Draft, path: Path) -> list[dict[str, Any]]:
-    """What a draft gives for each row."""
+    """The events of a draft for each row."""
     mapper = compile_mapping(parse(draft.text, "draft"), SealedOptions(as_of=AS_OF))
     found = []
     for part in open_source([str(path)]).parts:
@@ -103,8 +103,8 @@ def test_an_export_of_any_shape_has_a_start(call: Any, tmp_path: Path, name: str
 
 
 def test_amounts_are_numbers_when_they_can_be(tmp_path: Path) -> None:
-    """Whole cents stay what they are until somebody decides; then the unit is exact, beside the old column. Those with
-    a decimal comma have their digits; where one value is something else, all stay texts."""
+    """Whole cents are not changed until a person decides; then the unit is exact, next to the old column. Amounts with
+    a decimal comma have their digits; if one value is something else, all stay strings."""
     path = written(tmp_path, SHAPES["orders"])
     properties = [
         json.loads(events_of(drafted(path, answers=answers), path)[0]["properties"])
@@ -118,7 +118,7 @@ def test_amounts_are_numbers_when_they_can_be(tmp_path: Path) -> None:
     assert (found["Betrag"], found["Version"]) == (1234.51, "1,5")
 
 
-def test_nothing_of_a_row_is_lost_beside_opened_properties(tmp_path: Path) -> None:
+def test_nothing_of_a_row_with_opened_properties_is_lost(tmp_path: Path) -> None:
     """Columns that a section refers to are set again, under the names of other columns; a list of keys and values is
     opened, numbers as numbers."""
     row = {
@@ -150,7 +150,7 @@ def test_ids_of_two_kinds_are_a_pair_only_where_they_show_one_person(tmp_path: P
 
 
 def test_an_id_of_a_third_of_the_rows_is_asked_for(tmp_path: Path) -> None:
-    """What looks like a placeholder is passed over until a person says that it is an id."""
+    """What looks like a placeholder is skipped until a person says that it is an id."""
     users = [f"u-{row}" if row % 2 else "nobody" for row in range(60)]
     path = log(tmp_path, ({"event": "A", "time": T + row, "user_id": user} for row, user in enumerate(users)))
     draft = drafted(path)
@@ -163,8 +163,8 @@ def test_an_id_of_a_third_of_the_rows_is_asked_for(tmp_path: Path) -> None:
     assert (draft.files.integers, draft.distinct_id.junk) == (("user_id",), ("777",))  # as the id is read
 
 
-def test_a_column_that_stands_in_for_ids_is_an_option(tmp_path: Path) -> None:
-    """Placeholders count as missing; what such rows have instead is proposed, and chosen by a person."""
+def test_a_column_that_replaces_placeholder_ids_is_an_option(tmp_path: Path) -> None:
+    """Placeholders count as missing; what such rows have instead is proposed, and a person chooses."""
     rows = [
         {"msec": f"{T + row}.5", "cookie_uid": f"c-{row % 20}" if row % 3 else "-", "remote_addr": f"192.0.2.{row % 9}"}
         for row in range(60)
@@ -190,7 +190,7 @@ def test_few_rows_without_a_name_or_an_id_are_counted(tmp_path: Path) -> None:
 
 
 def test_rows_without_the_column_that_a_person_chose_are_asked_about(tmp_path: Path) -> None:
-    """As those without a known column of names; the answer is the name of these rows alone."""
+    """They count as rows without a known column of names; the answer is the name for these rows only."""
     rows = [{"what": "Seen" if row % 15 else None, "time": T + row, "user_id": f"u-{row}"} for row in range(60)]
     path = log(tmp_path, rows)
     assert [choice.name for choice in drafted(path).choices] == ["event"]
@@ -201,8 +201,8 @@ def test_rows_without_the_column_that_a_person_chose_are_asked_about(tmp_path: P
     assert [one["event"] for one in events_of(draft, path)[:3]] == ["Other", "Seen", "Seen"]
 
 
-def test_yes_and_no_are_no_names_of_events(tmp_path: Path) -> None:
-    """Nor is a kind that all rows have; a name of their own goes before the kind that some events share."""
+def test_yes_and_no_are_not_event_names(tmp_path: Path) -> None:
+    """Nor is a kind that all rows have; a name of their own is preferred to the kind that some events share."""
     rows = [{"event": "true" if row % 2 else "false", "type": "row", "time": T, "user_id": "u"} for row in range(40)]
     assert [choice.name for choice in drafted(log(tmp_path, rows)).choices] == ["event"]
     kinds = [{"eventType": "click"}, {"eventType": "custom", "eventCustomName": "Paid"}] * 20
@@ -213,7 +213,8 @@ def test_yes_and_no_are_no_names_of_events(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("members", [{"has_more": False, "url": "/v1/charges"}, {"shop": "a.example"}])
 def test_pages_on_one_line_are_opened(call: Any, tmp_path: Path, members: dict[str, Any]) -> None:
-    """The rows are the items of the list; what else a page has is asked for, unless it says which page it is."""
+    """The rows are the items of the list; for what else a page has there is a question, unless it says which page it
+    is."""
     path, mine = tmp_path / "charges.json", tmp_path / "mine.yaml"
     page = {"charges": [{"event": "Charge", "customer": U[row], "created": T + row} for row in R], **members}
     path.write_text(json.dumps(page))
@@ -226,7 +227,7 @@ def test_pages_on_one_line_are_opened(call: Any, tmp_path: Path, members: dict[s
 
 
 def test_an_export_without_a_row_has_no_start(call: Any, tmp_path: Path) -> None:
-    """A header is no row, and the error says what is missing."""
+    """A header does not count as a row, and the error says what is missing."""
     path = tmp_path / "log.csv"
     path.write_text("user_id,event,time\n")
     assert "the export has no rows" in call("mapping", "new", path).two_lines[0]
@@ -235,7 +236,8 @@ def test_an_export_without_a_row_has_no_start(call: Any, tmp_path: Path) -> None
 
 
 def test_rows_of_different_events_are_the_cases(call: Any, tmp_path: Path) -> None:
-    """Three rows of the export, each of another event, however rare it is. A person's own long list makes no page."""
+    """Three rows of the export, each of another event, however rare it is. A person's own long list does not make a
+    page."""
     row = {"time": T, "user_id": "u", "items": [{"sku": "x" * 50}] * 5}
     path = log(tmp_path, ({"event": name, **row, "n": n} for n, name in enumerate(["A"] * 50 + ["B", "C"])))
     assert [case.gives[0]["event"] for case in checked(drafted(path)).cases] == ["A", "B", "C"]
@@ -244,7 +246,7 @@ def test_rows_of_different_events_are_the_cases(call: Any, tmp_path: Path) -> No
 
 
 def test_a_row_that_is_not_sent_leaves_the_draft_unfinished(call: Any, tmp_path: Path) -> None:
-    """It is a case with its reject, never a draft that passes."""
+    """Its case shows its reject; such a draft never passes."""
     mine = tmp_path / "mine.yaml"
     path = log(tmp_path, [{"event": "A", "time": T, "user_id": "u"}, {"event": "B", "time": T}])
     printed = call("mapping", "new", path, "-o", mine)
@@ -255,7 +257,7 @@ def test_a_row_that_is_not_sent_leaves_the_draft_unfinished(call: Any, tmp_path:
 
 
 def test_of_several_tables_the_largest_is_drafted_and_the_others_are_named(tmp_path: Path) -> None:
-    """Files with the same columns are one table, called by their folder where the files have numbers."""
+    """Files with the same columns are one table, which has the name of their folder if the files have numbers."""
     for table_, columns, rows in (("users", "user_id,joined", 2), ("pageviews", "user_id,time,path,title", 9)):
         for number in range(2):
             path = tmp_path / "sync_1" / table_ / f"part-0000{number}.csv"
@@ -348,7 +350,7 @@ def test_without_a_terminal_nothing_is_asked(call: Any, tmp_path: Path) -> None:
 
 
 def test_a_table_is_called_by_its_file_or_folder() -> None:
-    """Without endings, dates and numbers."""
+    """Without extensions, dates and numbers."""
     for path, name in (
         ("orders.csv", "orders"), ("orders_2023-05-01.csv.gz", "orders"), ("events_20230101.json", "events"),
         ("sync_12/users/part-00001-5f2b8f0e.avro", "users"), ("all.zip!pages/1.json.gz", "pages"),
@@ -359,14 +361,14 @@ def test_a_table_is_called_by_its_file_or_folder() -> None:
 
 @pytest.mark.parametrize("name", ["sold_on", "created_at"])
 def test_some_times_that_cannot_be_read_leave_the_column_the_time(tmp_path: Path, name: str) -> None:
-    """In two of three rows there is one: no column that does not exist is proposed."""
+    """In two of three rows there is one: a column that does not exist is not proposed."""
     times = ["2023-05-01T09:00:00Z", "2023-05-01T10:00:00Z", "soon"]
     path = log(tmp_path, ({"event": "A", "user_id": "u", name: time} for time in times))
     assert f"from: /{name}" in drafted(path).text
 
 
 def test_without_any_time_the_draft_names_no_column_and_lists_them_all(tmp_path: Path) -> None:
-    """The choice has each column with its evidence; a fixed time may be named."""
+    """The choice has each column with its evidence; a fixed time may be given."""
     path = tmp_path / "people.csv"
     path.write_text("who,colour\nu-1,red\nu-2,blue\n")
     draft = drafted(path)
@@ -380,7 +382,7 @@ def test_without_any_time_the_draft_names_no_column_and_lists_them_all(tmp_path:
 
 
 def test_rows_of_the_cases_that_are_not_sent_can_be_accepted(tmp_path: Path) -> None:
-    """The last question; until then, and where it stays open, the mapping is unfinished."""
+    """It is the last question; until then, and if it stays open, the mapping is unfinished."""
     path = log(tmp_path, [{"event": "A", "user_id": "u", "time": "2023-01-02T03:04:05Z"}, {"event": "", "x": 1}])
     answers: dict[str, str] = {}
     while choices := drafted(path, answers=answers).choices:
@@ -393,7 +395,7 @@ def test_rows_of_the_cases_that_are_not_sent_can_be_accepted(tmp_path: Path) -> 
 
 
 def test_pages_are_opened_for_a_mapping_that_recognises_nothing(call: Any, tmp_path: Path) -> None:
-    """Only where it reads what each event needs in the items, and nothing in the pages themselves."""
+    """Only if it reads what each event needs in the items, and nothing in the pages themselves."""
     items = [{"name": "A", "who": f"u-{n}", "at": f"2023-01-02T03:04:0{n}Z"} for n in range(3)]
     page = {"project": "lumen", "rows_of_it": items, "next": "abc"}
     path, mine = tmp_path / "pages.json", tmp_path / "mine.yaml"

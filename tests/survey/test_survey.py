@@ -1,4 +1,4 @@
-"""A survey says what an export holds, on any input, in bounded memory."""
+"""A survey says what an export contains, for any input, in bounded memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SECOND = 1_000_000
 
 
 def written(path: Path, rows: Iterable[Any]) -> Path:
-    """A file of JSON lines; a row that is bytes already is written as it stands."""
+    """A file of JSON lines; a row given as bytes is written unchanged."""
     lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
     path.write_bytes(b"".join(line + b"\n" for line in lines))
     return path
@@ -63,14 +63,14 @@ def record(row: dict[str, Any]) -> dict[str, Raw]:
     ],
 )
 def test_a_sample_is_recognised_with_its_roles(sample: str, roles: tuple[str, ...]) -> None:
-    """Each tool's sample looks like that tool, and its four telling fields are found."""
+    """Each tool's sample looks like that tool, and its four main fields are found."""
     found = surveyed(SAMPLES / sample)
     paths = {field.role_guess: field.path for field in found.fields}
     assert (found.tool, tuple(map(paths.get, ("event", "distinct_id", "timestamp", "uuid")))) == (sample, roles)
 
 
 def test_types_are_counted_by_what_each_value_is(tmp_path: Path) -> None:
-    """A field of mixed values counts every kind, spelled numbers, times and objects apart from plain text."""
+    """A field of mixed values counts every kind, spelled numbers, times and objects separately from plain strings."""
     values = [
         1, -2, 1.5, 1e3, True, None, "", " ", "x", "12", "-1.50", "2023-01-02", "2023-01-02T03:04:05Z", [1], "[1]",
         {"a": 1}, '{"a": 2}', "{no", "[no", "5f2b8f0e-1111-4222-8333-444455556666",
@@ -85,7 +85,7 @@ def test_types_are_counted_by_what_each_value_is(tmp_path: Path) -> None:
 
 def test_absent_null_and_blank_are_empty(tmp_path: Path) -> None:
     """The null rate is the share of rows whose field is missing, null or blank; zero and false are values, and those of
-    a Parquet column are told apart as their JSON would be."""
+    a Parquet column are distinguished as their JSON would be."""
     rows = [{"v": 0}, {"v": False}, {"v": None}, {"v": " "}, {}]
     found = field(surveyed(written(tmp_path / "a.jsonl", [{"k": 1, **row} for row in rows])), "v")
     assert (found.rows, found.null_rate) == (2, 0.6)
@@ -93,7 +93,7 @@ def test_absent_null_and_blank_are_empty(tmp_path: Path) -> None:
 
 
 def test_objects_are_opened_one_level(tmp_path: Path) -> None:
-    """Members of objects, and of objects written in text, are fields; what lies deeper is not. A column `a.b` beside an
+    """Members of objects, and of objects written as strings, are fields; deeper ones are not. A column `a.b` next to an
     object `a` with `b` has another path."""
     path = tmp_path / "a.csv"
     path.write_text('event,properties\nA,"{""plan"":""gold"",""more"":{""deep"":1}}"\nB,\n')
@@ -149,7 +149,7 @@ def test_the_zone_is_measured_month_by_month(tmp_path: Path) -> None:
 
 def test_late_rows_are_only_a_tail() -> None:
     """Rows that arrive hours late do not move a month's offset, and too few rows say nothing; one that is 7:40 late
-    shows the clock's own offset. A clock at UTC needs no candidates, since the zone is told already."""
+    shows the clock's own offset. A clock at UTC needs no candidates, since the zone is known already."""
     start = int(datetime(2021, 1, 5, tzinfo=UTC).timestamp()) * SECOND
     walls = [(start, start + 7 * SECOND)] * 5 + [(start, start + 3600 * SECOND * n) for n in range(1, 5)]
     lonely = int(datetime(2021, 2, 5, tzinfo=UTC).timestamp()) * SECOND
@@ -163,7 +163,7 @@ def test_late_rows_are_only_a_tail() -> None:
 
 
 def test_hours_and_range_are_the_clock_s_own(tmp_path: Path) -> None:
-    """Times without an offset are shown as they read, without a Z, and counted by their own hour."""
+    """Times without an offset are shown as they are, without a Z, and counted by their own hour."""
     rows = [{"event_time": f"2021-03-0{day} 0{hour}:59:59.5"} for day, hour in ((1, 4), (2, 4), (3, 9))]
     found = surveyed(written(tmp_path / "a.jsonl", rows))
     assert (found.first, found.last) == ("2021-03-01T04:59:59.500", "2021-03-03T09:59:59.500")
@@ -172,13 +172,13 @@ def test_hours_and_range_are_the_clock_s_own(tmp_path: Path) -> None:
 
 
 def test_times_with_offsets_are_shown_in_utc(tmp_path: Path) -> None:
-    """Where every time carries its offset, the range is UTC and ends in Z; what is no time is counted."""
+    """If every time has its offset, the range is UTC and ends in Z; other strings are counted."""
     rows = [{"timestamp": "2021-03-01T02:00:00+03:00"}] * 11 + [{"timestamp": "yesterday"}, {"timestamp": None}]
     found = surveyed(written(tmp_path / "a.jsonl", rows))
     assert (found.first, found.last, found.unread_times) == ("2021-02-28T23:00:00Z", "2021-02-28T23:00:00Z", 1)
 
 
-def test_the_unit_of_a_time_is_told_by_its_values() -> None:
+def test_the_unit_of_a_time_follows_from_its_values() -> None:
     """Numbers of the size of this century's times are times, in the unit that makes them so."""
     units: dict[str, list[Any]] = {
         "s": [1_600_000_000, 1_600_000_000.25, "1600000000"], "ms": [1_600_000_000_000], "us": [1_600_000_000_000_000],
@@ -191,8 +191,8 @@ def test_the_unit_of_a_time_is_told_by_its_values() -> None:
 
 
 def test_a_sample_is_shared_between_parts(tmp_path: Path) -> None:
-    """Rows that a small part does not need go to the parts after it; a part read in part says so, and one of exactly as
-    many rows as its share is whole. Only rows that were looked at give warnings."""
+    """Rows that a small part does not need go to the parts after it; a part that is not read to its end says so, and
+    one with exactly as many rows as its share is whole. Only rows that were read give warnings."""
     paths = [written(tmp_path / f"{n}.jsonl", ({"n": n, "i": i} for i in range(rows))) for n, rows in ((1, 2), (2, 50))]
     found = surveyed(*paths, rows=20)
     assert [(part.rows, part.whole) for part in found.parts] == [(2, True), (18, False)]
@@ -213,7 +213,7 @@ def test_broken_rows_are_counted_by_code(tmp_path: Path) -> None:
 
 
 def test_a_damaged_part_does_not_hide_the_others(tmp_path: Path) -> None:
-    """A truncated file is told in its entry and by a notice; the other part is surveyed."""
+    """A truncated file is reported in its entry and by a notice; the other part is surveyed."""
     whole = b"".join(json.dumps({"event": f"{n}" * 50}).encode() + b"\n" for n in range(5_000))
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(whole)[:-200])
     written(tmp_path / "b.jsonl", [{"event": "B"}])
@@ -226,7 +226,7 @@ def test_a_damaged_part_does_not_hide_the_others(tmp_path: Path) -> None:
 
 
 def test_a_part_that_went_away_does_not_hide_the_others(tmp_path: Path) -> None:
-    """A file that is gone before its first row is told, and the other part is surveyed; where no part gives a row, the
+    """A file that is gone before its first row is reported, and the other part is surveyed; if no part gives a row, the
     damage is raised."""
     gone, kept = (written(tmp_path / name, [{"event": "A"}]) for name in ("a.jsonl", "b.jsonl"))
     kept.write_bytes(kept.read_bytes() * 2)
@@ -241,7 +241,7 @@ def test_a_part_that_went_away_does_not_hide_the_others(tmp_path: Path) -> None:
 
 
 def test_an_empty_export_is_surveyed(tmp_path: Path) -> None:
-    """A file without a byte gives a survey of nothing and a notice."""
+    """An empty file gives an empty survey and a notice."""
     (tmp_path / "a.jsonl").touch()
     found = surveyed(tmp_path / "a.jsonl")
     assert (found.rows, found.fields, found.tool, found.first, sum(found.hours)) == (0, [], "", None, 0)
@@ -250,7 +250,7 @@ def test_an_empty_export_is_surveyed(tmp_path: Path) -> None:
 
 
 def test_a_tool_needs_more_than_half_of_the_rows() -> None:
-    """One of another shape among three rows does not matter; a few names that many tables have are no tool's."""
+    """One row of another form among three does not matter; a few names that many tables have belong to no tool."""
     rows = [record({"type": "track", "messageId": "m", "originalTimestamp": "t", "userId": "u"}), record({"x": 1})]
     assert recognised_by(rows) == []
     assert recognised_by([*rows, rows[0]]) == ["segment"]
@@ -271,8 +271,8 @@ def test_the_json_of_a_survey_reads_back(tmp_path: Path) -> None:
 
 
 @given(st.text())
-def test_a_text_has_one_kind_however_it_is_held(text: str) -> None:
-    """JSON text and plain text of one spelling are of one kind."""
+def test_a_string_has_one_kind_however_it_is_stored(text: str) -> None:
+    """JSON and a plain string of one spelling are of one kind."""
     text = text.encode("utf-8", "ignore").decode()
     assert kind_of(Raw(json.dumps(text).encode())) == kind_of_text(text)
 
@@ -286,7 +286,7 @@ JSON_VALUES = st.recursive(
 
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "a.b"]), JSON_VALUES, max_size=3), max_size=5))
 def test_every_value_is_counted_once(rows: list[dict[str, Any]]) -> None:
-    """For any rows, the kinds of each top field add up to the rows that have it, and no path stands twice."""
+    """For any rows, the kinds of each top field add up to the rows that have it, and no path appears twice."""
     fields = Fields()
     for row in rows:
         fields.add(record(json.loads(json.dumps(row).encode("utf-8", "ignore"))))
@@ -300,15 +300,15 @@ def test_every_value_is_counted_once(rows: list[dict[str, Any]]) -> None:
 
 @given(st.text(), st.integers(1, 60))
 @example("\u202e\u2028\x9b\x1b", 60)
-def test_printable_text_is_short_and_drives_nothing(text: str, limit: int) -> None:
-    """Any text becomes at most so many characters, each of them printable."""
+def test_printable_text_is_short_and_has_no_control_characters(text: str, limit: int) -> None:
+    """Any string is cut to a limit of characters, each of them printable."""
     shown = printable(text, limit)
     assert len(shown) <= limit
     assert not any(one in shown for one in "\x00\x1b\n\r\u202e\u2028\x9b")
 
 
-def test_a_field_that_is_named_for_times_may_hold_some_that_are_none(tmp_path: Path) -> None:
-    """Files glued together repeat their header, and some times are cut; the others are still times."""
+def test_a_field_that_is_named_for_times_may_have_other_values(tmp_path: Path) -> None:
+    """Joined files repeat their header, and some times are cut; the others are still times."""
     times = ["2021-01-01T00:00:00Z"] * 10 + ["timestamp", "timestamp", "2021-01", "soon"]
     rows = [f"a,u-{number},{time}" for number, time in enumerate(times)]
     (tmp_path / "a.csv").write_text("\n".join(["event,distinct_id,timestamp", *rows]) + "\n")
@@ -317,8 +317,8 @@ def test_a_field_that_is_named_for_times_may_hold_some_that_are_none(tmp_path: P
 
 
 def test_a_page_of_a_tool_on_one_line_is_opened_by_itself(call: Any, tmp_path: Path) -> None:
-    """By `plan` with the mapping and without it, by `survey`; not where the operator takes pages for rows, or a mapping
-    of one's own does, which does not say that it is for the items."""
+    """By `plan` with the mapping and without it, and by `survey`; not if the operator's settings read pages as rows, or
+    if a mapping of one's own, which does not say that it is for the items, does so."""
     event = {"type": "event", "event_name": "Paid", "user_id": "u-1", "metadata": {}}
     events = [{**event, "created_at": 1_682_000_000 + row} for row in range(6)]
     path, mine = written(tmp_path / "page.json", [{"type": "event.list", "events": events}]), tmp_path / "mine.yaml"
@@ -334,7 +334,7 @@ def test_a_page_of_a_tool_on_one_line_is_opened_by_itself(call: Any, tmp_path: P
 
 
 def test_rows_of_each_event_are_drawn_by_month_where_they_fit(call: Any, tmp_path: Path) -> None:
-    """Of three months or more; of many, several share a character. The page has them as pictures."""
+    """Three months or more; with many months, several share a character. The page has them as pictures."""
     rows = [{"event": "A" if n % 3 else "B", "user_id": "u", "time": f"20{20 + n // 12}-{n % 12 + 1:02d}-05T00:00:00Z"}
             for n in range(48) if n != 7]  # fmt: skip
     path = written(tmp_path / "log.jsonl", rows)
@@ -358,7 +358,7 @@ def test_a_page_of_a_sample_calls_no_day_empty(tmp_path: Path) -> None:
 
 
 def test_times_with_offsets_of_their_own_need_no_zone(tmp_path: Path) -> None:
-    """One that has none leaves the question open."""
+    """A time without an offset leaves the question open."""
     times = ["2023-01-02T03:04:05Z", "2023-01-02 03:04:05 +0100"]
     for more, words in (([], "no time zone is needed"), (["2023-01-02T03:04:05"], "there is no receive time")):
         rows = [{"event": "A", "user_id": "u", "created_at": time} for time in [*times, *more]]

@@ -1,4 +1,4 @@
-"""What a worker writes down of each event of a block is what the event says."""
+"""What a worker records about each event of a block agrees with the event."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_facts_of_a_block_are_those_of_its_events(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("placeholder", "flag"), [("", b"false"), ("null", b"true")])
 def test_rows_without_an_event_are_compared_as_in_earlier_versions(placeholder: str, flag: bytes) -> None:
-    """Byte for byte: the digest of this decides which of two copies of equal rank is sent."""
+    """Byte for byte: this digest decides which of two copies of equal rank is sent."""
     update = PersonUpdate(None, THEN, Note(set={"plan": "pro"}), THEN + 5, placeholder, row_key="k")
     keyed = KeyedRow.of(0, 0, [update], skipped=False)
     assert keyed is not None

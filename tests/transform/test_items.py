@@ -55,7 +55,7 @@ def sent(place: Path) -> list[Any]:
     ],
 )
 def test_a_bad_item_does_not_take_its_siblings_along(tmp_path: Path, bad: Any, code: str) -> None:
-    """The reject names the row and the item, and has the whole row."""
+    """The reject names the row and the item, and contains the whole row."""
     plan = plan_of(tmp_path, [GOOD], [{**GOOD, "n": 1}, bad, {**GOOD, "n": 3}], max_rejects="1")
     assert (plan.rows.read, plan.rows.mapped, plan.rows.rejected, plan.rows.balanced) == (2, 2, 0, True)
     assert dict(plan.rejects) == {code: 1}
@@ -67,7 +67,7 @@ def test_a_bad_item_does_not_take_its_siblings_along(tmp_path: Path, bad: Any, c
 
 
 def test_the_siblings_have_the_ids_that_they_have_without_the_bad_one(tmp_path: Path) -> None:
-    """The row can be planned again once its item is repaired: what was sent gets the same uuids."""
+    """The row can be planned again once its item is corrected: what was sent gets the same uuids."""
     good = [{**GOOD, "n": n} for n in range(3)]
     plan_of(tmp_path / "bad", [good[0], {**good[1], "at": ""}, good[2]], mapping=KEYED, max_rejects="1")
     plan_of(tmp_path / "repaired", good, mapping=KEYED)
@@ -76,7 +76,7 @@ def test_the_siblings_have_the_ids_that_they_have_without_the_bad_one(tmp_path: 
 
 
 def test_a_row_without_a_good_item_is_a_rejected_row(tmp_path: Path) -> None:
-    """Each of its items has a reject, and the row counts once; where it is its only item, there is none to name."""
+    """Each of its items has a reject, and the row counts once; if it has only one item, none is named."""
     plan = plan_of(tmp_path, [7, 8], [GOOD, GOOD], [7], max_rejects="3")
     assert (plan.rows.mapped, plan.rows.rejected, plan.rows.balanced) == (1, 2, True)
     places = [(reject.row, reject.item) for reject in read_rejects(tmp_path / "plan", RejectsOptions())]
@@ -92,7 +92,7 @@ def test_the_limit_of_rejects_counts_items(tmp_path: Path) -> None:
 
 
 def test_a_row_of_many_events_is_planned_in_proportion_to_them(tmp_path: Path) -> None:
-    """The row is written in one spelling once, not once for each event; past 16 bits an event has no place."""
+    """The row is canonicalised once, not once for each event; past 16 bits an event has no place."""
     items = [{**GOOD, "n": number} for number in range(8_000)]
     plan = plan_of(tmp_path, items, [GOOD] * 65_536, [GOOD])
     assert (plan.rows.mapped, plan.rows.rejected) == (2, 1)
@@ -105,7 +105,7 @@ def test_a_row_of_many_events_is_planned_in_proportion_to_them(tmp_path: Path) -
     "native_rows", [pytest.param(True, marks=pytest.mark.skipif(not AVAILABLE, reason="no C part")), False]
 )
 def test_each_item_is_counted_by_what_became_of_it_also_after_a_row_that_was_rejected_whole(native_rows: bool) -> None:
-    """Of a row that is rejected as a whole the first item counts; the next row's items are counted one by one."""
+    """In a row that is rejected as a whole the first item counts; the next row's items are counted one by one."""
     counts = FieldCounts(Counted(nested=(Level(False, ("d",)),)))
     counts.begin(None)
 

@@ -1,4 +1,4 @@
-"""Ids that name nobody."""
+"""Ids that are placeholders."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ OBJECTS = ['{"a":1}', "{}", "[]", '["u-1"]', " [1]", '{"a":{"b":[1]}}', "\n{}"]
     + [quote + word + quote for quote in ("", '"') for word in AS_WRITTEN]
     + [*BLANK, *DEVICES, *OBJECTS],
 )
-def test_what_names_nobody_is_junk(text: str) -> None:
-    """Words that the service refuses, in any case or as written, quoted or not; blank text of any length and the nil
-    UUID; what is such a word behind Mixpanel's word for a device; a whole user for an id."""
+def test_placeholders_are_junk(text: str) -> None:
+    """Words that the service refuses, in any case or as written, quoted or not; blank strings of any length and the nil
+    UUID; such a word after Mixpanel's prefix for a device; a whole user object as an id."""
     assert is_placeholder(text)
 
 
 @pytest.mark.parametrize("text", IDS)
 def test_other_spellings_are_ids(text: str) -> None:
-    """What the service accepts in a merge is an id, however odd; so are brackets that are no JSON."""
+    """What the service accepts in a merge is an id, however odd; so are brackets that are not JSON."""
     assert not is_placeholder(text)

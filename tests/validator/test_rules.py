@@ -47,12 +47,12 @@ def rules(**options: Any) -> ValidationContext:
 
 
 def draft(**members: Any) -> UnvalidatedEvent:
-    """A good draft, but for these members."""
+    """A good draft, except for these members."""
     return UnvalidatedEvent(**{"event": "Seen", "distinct_id": "u-1", "time": THEN, "properties": {}, **members})
 
 
 def code_of(members: dict[str, Any], **options: Any) -> str:
-    """The code that a draft earns, "" for a good one."""
+    """The code for a draft, "" for a good one."""
     fault = check(draft(**members), rules(**options))
     return fault.code if fault else ""
 
@@ -94,15 +94,15 @@ BORDERS: list[tuple[dict[str, Any], str]] = [
     ({"time": AS_OF}, "recent_timestamp"),
     ({"time": AS_OF - 48 * HOUR + 1}, "recent_timestamp"),
     ({"time": AS_OF - 48 * HOUR}, ""),
-    ({"event": None, "distinct_id": None, "time": None}, "missing_event"),  # the first that is broken is reported
+    ({"event": None, "distinct_id": None, "time": None}, "missing_event"),  # the first broken rule is reported
 ]
 """Each rule at its border: the last good value, and the next one with the rule's code."""
 
 
 @pytest.mark.parametrize(("members", "expected"), BORDERS)
 def test_each_rule_at_its_border(members: dict[str, Any], expected: str) -> None:
-    """The last good value passes; the next one has the rule's code. So it is on the fast path: once an event of that
-    name was good, the next row of it is asked the same."""
+    """The last good value passes; the next one has the rule's code. The same holds on the fast path: once an event of
+    that name was good, the next row of it gets the same checks."""
     assert code_of(members) == expected
     good, other = draft(key="k-1", properties={"p": 1}), draft(**{"key": "k-2", "properties": {"p": 1}, **members})
     if "event" in members and not expected:
@@ -113,8 +113,8 @@ def test_each_rule_at_its_border(members: dict[str, Any], expected: str) -> None
 
 
 def test_every_rule_has_a_code_of_its_own_or_says_bad_value() -> None:
-    """Codes are stable: this list is the contract. Who accepts to be billed may send what is recent; the future stays
-    out."""
+    """Codes are stable: this list is the contract. With the option that accepts billing, recent events are sent; future
+    ones are not."""
     times = (AS_OF, AS_OF - 1, AS_OF + 1, -1)
     codes = ["", "", "future_timestamp", "ancient_timestamp"]
     assert [code_of({"time": time}, allow_recent=True) for time in times] == codes
@@ -143,15 +143,15 @@ def test_every_rule_has_a_code_of_its_own_or_says_bad_value() -> None:
     ],
 )
 def test_the_window_is_half_open(time: int, options: dict[str, int], expected: str) -> None:
-    """`since` is in, `until` is out, so that windows side by side neither overlap nor leave a gap. Who asked to be
-    forgotten is left out too: the very id, nothing like it."""
+    """`since` is in, `until` is out, so that adjacent windows neither overlap nor leave a gap. People who asked to be
+    forgotten are left out too: exactly these ids, none that are similar."""
     assert skip_code(time, ("u-1",), rules(**options)) == expected
     chosen = ValidationContext.of(SealedOptions(as_of=AS_OF), Limits(), frozenset({"u-1"}))
     assert [skip_code(THEN, (one,), chosen) for one in ("u-1", "U-1", "u-10", None)] == ["excluded_id", "", "", ""]
 
 
 def test_an_event_may_have_900_kib_and_no_byte_more() -> None:
-    """Encoded, as it stands in the request. The service keeps it as JSON inside JSON, two quotes around it and a
+    """Encoded, as it is in the request. The service keeps it as JSON inside JSON, with two quotes around it and a
     backslash before each of its own, where it stays under a million. A lower limit is possible."""
     fits = b'"' * 400_000 + b"x" * 199_997
     for event, more, message in (
@@ -223,7 +223,7 @@ GOOD = st.builds(
 def test_the_fast_path_agrees_with_the_rules(
     drafts: list[UnvalidatedEvent], allow_recent: bool, window: tuple[int | None, int | None], excluded: frozenset[str]
 ) -> None:
-    """A row that make_events waves through is one that every rule lets pass; all others have the rule's code."""
+    """A row that make_events passes quickly is one that every rule passes; all others have the rule's code."""
     options = SealedOptions(as_of=AS_OF, allow_recent=allow_recent, since=window[0], until=window[1])
     limits = Limits()
     chosen = ValidationContext.of(options, limits, excluded)
@@ -255,7 +255,7 @@ ADDED: list[tuple[str, Any]] = [
     ("properties", lambda draft: len(draft.properties.get("p") or "") > 90),
     ("note", lambda draft: draft.note is None and draft.uuid is None),
 ]
-"""Rules that somebody may add: what each of them refuses."""
+"""Rules that may be added, with what each of them refuses."""
 
 
 def refusing(name: str, refuses: Any) -> Any:
@@ -265,8 +265,8 @@ def refusing(name: str, refuses: Any) -> Any:
 
 @settings(max_examples=30, deadline=None)
 @given(st.data())
-def test_a_rule_that_is_added_holds_on_every_row(data: st.DataObject) -> None:
-    """Wherever it stands among the rules and whatever rows came before, a new rule is asked of each row."""
+def test_a_rule_that_is_added_applies_to_every_row(data: st.DataObject) -> None:
+    """Wherever it is among the rules and whatever rows came before, a new rule is applied to each row."""
     drafts = data.draw(st.lists(st.one_of(GOOD, DRAFTS), min_size=1, max_size=10))
     chosen = rules()
     with pytest.MonkeyPatch.context() as patch:
@@ -280,8 +280,8 @@ def test_a_rule_that_is_added_holds_on_every_row(data: st.DataObject) -> None:
     assert made.mapped == len(drafts) - len(expected)
 
 
-def test_a_rule_that_is_added_holds_for_people_and_groups() -> None:
-    """What a row says of a person or a group is asked the same rules as an event."""
+def test_a_rule_that_is_added_applies_to_people_and_groups() -> None:
+    """The same rules apply to what a row says of a person or a group as to an event."""
     updates = [PersonUpdate("u-2", THEN, None), GroupUpdate("team", "t", THEN, {})]
     assert [check_update(one, rules()) for one in updates] == [None, None]
     refused = refusing("id", lambda draft: draft.distinct_id in ("u-2", "$team_t"))
@@ -291,8 +291,8 @@ def test_a_rule_that_is_added_holds_for_people_and_groups() -> None:
 
 
 @pytest.mark.parametrize("members", [False, True])
-def test_rules_that_are_added_hold_for_rows_read_in_c(members: bool) -> None:
-    """Also where a usual row of the same name came first, which takes the fast path; a name that a rule warns of does
+def test_rules_that_are_added_apply_to_rows_read_in_c(members: bool) -> None:
+    """Also if a usual row of the same name came first, which takes the fast path; a name about which a rule warns does
     not take it."""
     options = SealedOptions(as_of=AS_OF, zones=(("UTC", ""),))
     mapper = language.compile(parse(FLAT, "flat"), options)
@@ -315,7 +315,7 @@ def test_rules_that_are_added_hold_for_rows_read_in_c(members: bool) -> None:
 @settings(max_examples=100, deadline=None)
 @given(one=DRAFTS, allow_recent=st.booleans())
 def test_what_a_rule_declares_of_usual_rows_is_true(one: UnvalidatedEvent, allow_recent: bool) -> None:
-    """No rule refuses a draft that passes the quick test, where it lets pass another of the same name."""
+    """No rule refuses a draft that passes the quick test, if it passes another draft of the same name."""
     chosen = rules(allow_recent=allow_recent)
     usual = fast_test()
     assert usual is not None, "each rule here declares something; else every row goes the slow way"
@@ -323,7 +323,7 @@ def test_what_a_rule_declares_of_usual_rows_is_true(one: UnvalidatedEvent, allow
         assert check(one, chosen) is None
 
 
-def test_a_reject_says_where_the_row_lies_and_what_it_said(tmp_path: Path) -> None:
+def test_a_reject_has_the_place_and_the_content_of_its_row(tmp_path: Path) -> None:
     """File, row from 1, byte offset, stage, code, a sentence, and the row itself."""
     first = tiny.row(key="k-1")
     path = tiny.write(tmp_path / "a.jsonl", [first, tiny.row(id="", key="k-2")])

@@ -1,4 +1,4 @@
-"""What a verification found is said by kind, with its depth, and the same in every place."""
+"""The result of a verification is described by kind, with its depth, and the same in every place."""
 
 from __future__ import annotations
 

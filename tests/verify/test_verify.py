@@ -33,7 +33,7 @@ from tests.support.verification import COPY, PERSONAL, Sent, empty, sent_rows
 def test_what_was_applied_is_proved(tmp_path: Path, zone: str) -> None:
     """After an apply every event is found once, merges included, and nothing else, whatever the project's zone.
 
-    Scratch files are gone afterwards, and the ledger is as it was.
+    Scratch files are removed afterwards, and the ledger is as it was.
     """
     one = sent_rows(tmp_path, 120, links=True, room=empty(project_timezone=zone))
     before = sorted(path.name for path in one.directory.iterdir())
@@ -49,8 +49,8 @@ def test_what_was_applied_is_proved(tmp_path: Path, zone: str) -> None:
     assert in_ledger(one.directory, "select count(*) from runs") == [(1,)]
 
 
-def test_copies_that_collapse_are_no_difference(tmp_path: Path) -> None:
-    """Batches whose answer was lost are stored twice; they are counted, and the proof stands."""
+def test_copies_that_collapse_are_not_differences(tmp_path: Path) -> None:
+    """Batches whose answer was lost are stored twice; they are counted, and verify still succeeds."""
     directory, room = planned(tmp_path, 60, batch=10), empty()
     lost: set[bytes] = set()
 
@@ -70,7 +70,8 @@ def test_copies_that_collapse_are_no_difference(tmp_path: Path) -> None:
 
 
 def test_copies_of_another_plan_are_not_called_requests_that_were_sent_again(tmp_path: Path) -> None:
-    """Two plans of the same events were sent without a lost answer: the copies are counted, and no cause is made up."""
+    """Two plans of the same events were sent without a lost answer: the copies are counted, and no cause is
+    invented."""
     room, directories = empty(), []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -83,8 +84,9 @@ def test_copies_of_another_plan_are_not_called_requests_that_were_sent_again(tmp
     assert not any(cause in said for cause in ("lost", "again", "answer"))
 
 
-def test_a_request_that_never_left_is_no_lost_answer(tmp_path: Path) -> None:
-    """The first run finds nobody at the address: nothing was sent twice, and `status` has the failures all the same."""
+def test_a_request_that_never_left_is_not_a_lost_answer(tmp_path: Path) -> None:
+    """The first run finds no server at the address: nothing was sent twice, and `status` shows the failures
+    nevertheless."""
     directory, room = planned(tmp_path, 20, batch=10), empty()
     ledger, limits = directory / "ledger.sqlite", SendLimits(1, RetryPolicy(tries=1, first=0))
     with serving(lambda asked: passed_on(room.url, asked.body)) as server:
@@ -97,8 +99,8 @@ def test_a_request_that_never_left_is_no_lost_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("status", "taken", "there"), [(400, False, 9), (0, True, 10), (0, False, 0)])
-def test_what_was_refused_or_is_in_doubt_is_no_difference(tmp_path: Path, status: int, taken: bool, there: int) -> None:
-    """A refused event did not land, as the ledger has it; a batch without an answer may have landed or not."""
+def test_refused_events_and_doubts_are_not_differences(tmp_path: Path, status: int, taken: bool, there: int) -> None:
+    """A refused event did not land, as the ledger says; a batch without an answer may have landed or not."""
     directory, room = planned(tmp_path, 10, files=1), empty()
 
     def answer(asked: Asked) -> Reply:
@@ -153,7 +155,7 @@ def test_more_events_than_a_page_are_read_page_by_page(tmp_path: Path) -> None:
     assert len({one[0] for page in pages for one in page}) == 45_000
 
 
-def test_pages_of_any_size_hold_every_row_once(tmp_path: Path) -> None:
+def test_pages_of_any_size_have_every_row_once(tmp_path: Path) -> None:
     one = sent_rows(tmp_path, 40)
     one.change(COPY.format(uuid="uuid", event="'Twin'", time="timestamp", which=f"uuid < '{uuid(20)}'"))
     expected = one.landed()
@@ -173,7 +175,7 @@ def test_pages_of_any_size_hold_every_row_once(tmp_path: Path) -> None:
     st.integers(1, 60),
 )
 def test_windows_cover_every_day_once_and_stay_small(cells: dict[tuple[str, date], int], page: int) -> None:
-    """Windows are in order, do not overlap, cover each day, and hold a page at most or a single day."""
+    """Windows are in order, do not overlap, cover each day, and have a page at most or a single day."""
     counts = Counter({(event, str(day)): count for (event, day), count in cells.items()})
     days = Counter[date]()
     for (_, day), count in cells.items():
@@ -186,8 +188,8 @@ def test_windows_cover_every_day_once_and_stay_small(cells: dict[tuple[str, date
 
 
 def test_what_cannot_be_asked_says_why(tmp_path: Path) -> None:
-    """A wrong key (exit 5), a service that is away (exit 6), another target than the ledger's, and away from this
-    machine a project that is not named: none is guessed, and nothing is asked."""
+    """A wrong key (exit 5), a service that is down (exit 6), another target than the ledger's, and, for a remote
+    target, a project that is not named: nothing is guessed, and nothing is asked."""
     one = sent_rows(tmp_path, 3)
     with pytest.raises(Refused) as told:
         api.verify_plan(one.directory, one.room.url, personal_key="phx_wrong")
@@ -205,7 +207,7 @@ def test_what_cannot_be_asked_says_why(tmp_path: Path) -> None:
 
 
 def test_nothing_is_compared_while_a_run_sends(tmp_path: Path) -> None:
-    """What it sends meanwhile would be events that somebody else sent."""
+    """What it sends meanwhile would count as events from another sender."""
     one = sent_rows(tmp_path, 20)
     plan, place = open_plan(one.directory)
     with (

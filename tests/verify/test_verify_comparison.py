@@ -1,4 +1,4 @@
-"""The queries of a comparison agree with a small model of what the words mean."""
+"""The queries of a comparison agree with a small model of the same definitions."""
 
 from __future__ import annotations
 

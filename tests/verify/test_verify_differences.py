@@ -40,7 +40,7 @@ ALTERATIONS: dict[str, tuple[str, str, list[str], dict[str, int]]] = {
     ),
     "another day": (ANOTHER_DAY, "duplicated", [], {"duplicated": 1, "extra": 1, "found": 1}),
 }  # fmt: skip
-"""By name: the SQL, the kind under which verify names it, what it says has changed, and what it adds to the counts."""
+"""By name: the SQL, the kind under which verify names it, what it says has changed, and its effect on the counts."""
 
 
 def row_of(number: int, files: int = 2) -> tuple[str, int]:
@@ -49,7 +49,8 @@ def row_of(number: int, files: int = 2) -> tuple[str, int]:
 
 def test_each_altered_event_is_named_with_its_row(tmp_path: Path) -> None:
     """One of 40 events is deleted, renamed, or has another value, time, person, or a copy on another day. If a sample
-    is compared, each is counted as what it is, and nothing is proved; so are all of them together, if everything is."""
+    is compared, each is counted as its kind, and nothing is proved; the same holds for all of them together, if
+    everything is compared."""
     one = sent_rows(tmp_path, 40)
     well = one.verify()
     assert (well.proved, well.events) == (True, FoundCounts(40, 40))
@@ -79,8 +80,8 @@ def test_each_altered_event_is_named_with_its_row(tmp_path: Path) -> None:
     assert (asdict(found.events), found.proved) == (before, False)
 
 
-def test_an_event_that_nobody_planned_is_of_others_or_extra(tmp_path: Path) -> None:
-    """Counted apart, and no difference; in a project of the plan alone it is one."""
+def test_an_unplanned_event_is_of_others_or_extra(tmp_path: Path) -> None:
+    """It is counted separately, and is not a difference; in a project that belongs to the plan it is one."""
     one = sent_rows(tmp_path, 20)
     one.change(COPY.format(uuid=f"'{STRANGER}'", event="event", time="timestamp", which=f"uuid = '{uuid(1)}'"))
     found, alone = one.verify(), one.verify(whole=True)
@@ -96,7 +97,7 @@ def test_people_are_named_with_their_lines(tmp_path: Path) -> None:
     """A merge undone, a person not identified, a profile overwritten, one without its property, a group missing."""
     one = sent(planned_in_phases(tmp_path, 40))
     before = one.verify(fields="all")
-    one.room.select("select * from persons")  # persons are derived when they are first read
+    one.room.select("select * from persons")  # persons are computed when they are first read
     link, profile, group = (
         json.loads((one.directory / f"{name}.jsonl").read_text("utf-8").splitlines()[line])
         for name, line in (("identities", 2), ("persons", 4), ("groups", 5))
@@ -123,7 +124,8 @@ def test_people_are_named_with_their_lines(tmp_path: Path) -> None:
 
 
 def test_an_overwritten_profile_is_named(tmp_path: Path) -> None:
-    """`$set` brought a value, and another one stands: with its line and the name of the property, never the value."""
+    """`$set` brought a value, and another one is stored: with its line and the name of the property, never the
+    value."""
     rows = [mixpanel(10, "u-1", _set={}), mixpanel(20, "u-2")]
     people = [{"$distinct_id": f"u-{each}", "$properties": {"plan": f"p{each}"}} for each in (1, 2)]
     planned_people(tmp_path, "mixpanel", rows, people, profile_policy="overwrite")
@@ -140,7 +142,8 @@ def test_an_overwritten_profile_is_named(tmp_path: Path) -> None:
 
 
 def test_a_shallower_verification_does_not_clear_what_a_deeper_one_found(tmp_path: Path) -> None:
-    """The altered event, which no sample sees, stays in state, counts and file until all are compared and none is."""
+    """An altered event that no sample contains stays in state, counts and file until all events are compared and none
+    is altered."""
     one = sent_rows(tmp_path, 40)
     one.change(VALUE.format(which=f"uuid = '{uuid(17)}'"))
     assert not one.verify(fields="all").proved

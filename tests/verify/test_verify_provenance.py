@@ -1,4 +1,4 @@
-"""Verify tells an import from what others send to the same project, which it counts apart and explains."""
+"""Verify distinguishes an import from other events in the same project, which it counts separately and explains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.rehearsal import Room, event, send
 from tests.support.verification import PERSONAL, Sent, empty, sent_rows
 
 OTHER = {"event": "event", "distinct_id": "distinct_id", "timestamp": "timestamp"}
-"""No uuid column: the same rows become other events."""
+"""Without a uuid column the same rows become other events."""
 
 
 def live(room: Room, number: int, **properties: Any) -> None:
@@ -28,8 +28,9 @@ def live(room: Room, number: int, **properties: Any) -> None:
 
 
 @pytest.mark.parametrize("asked", [{"name": "O'Brien's \"import\""}, {"name": "back\\slash"}, {"links": True}])
-def test_what_others_send_is_no_difference(tmp_path: Path, asked: dict[str, Any]) -> None:
-    """Live events on the same days, with the same names, with a mark that is another's or no text: the proof stands."""
+def test_events_of_others_are_not_differences(tmp_path: Path, asked: dict[str, Any]) -> None:
+    """Live events on the same days, with the same names, with a mark that is another's or not a string: verify
+    succeeds."""
     one = sent_rows(tmp_path, 60, **asked)
     live(one.room, 8)
     live(one.room, 4, analytics_source="another tool")
@@ -44,7 +45,7 @@ def test_what_others_send_is_no_difference(tmp_path: Path, asked: dict[str, Any]
 
 
 def test_others_with_the_mark_are_counted_by_name_and_day(tmp_path: Path) -> None:
-    """Another import of the same tool: each name and day with its count, the most first."""
+    """Another import of the same tool: each name and day with its count, the largest first."""
     one = sent_rows(tmp_path, 30)
     live(one.room, 6, analytics_source="generic")
     found = one.verify()
@@ -60,10 +61,10 @@ def test_others_with_the_mark_are_counted_by_name_and_day(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("marks", "others"), [({}, 50), ({"provenance": False}, 57), ({"name": "first"}, 0)], ids=["tool", "none", "named"]
 )
-def test_a_second_import_of_the_same_tool_is_no_difference(
+def test_a_second_import_of_the_same_tool_is_not_a_difference(
     call: Any, tmp_path: Path, marks: dict[str, Any], others: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other events of the same days and names, sent by another plan, beside live ones and copies of ours: exit 0."""
+    """Other events of the same days and names, sent by another plan, next to live ones and copies of ours: exit 0."""
     first, room = planned(tmp_path / "first", 60, batch=10, **marks), empty()
     lost: list[bytes] = []
 
@@ -93,7 +94,8 @@ def test_a_second_import_of_the_same_tool_is_no_difference(
 
 
 def test_an_event_of_the_import_that_lost_its_mark_is_altered(tmp_path: Path) -> None:
-    """What bears no provenance cannot be filtered out later, and is not what was sent; it is there, so not missing."""
+    """An event without provenance cannot be filtered out later, and is not what was sent; it is there, so not
+    missing."""
     one = sent_rows(tmp_path, 20)
     one.change(f"update accepted set properties = '{{}}' where uuid = '{uuid(3)}'")
     found = one.verify()
@@ -105,7 +107,7 @@ def test_an_event_of_the_import_that_lost_its_mark_is_altered(tmp_path: Path) ->
 def test_without_provenance_the_whole_project_is_compared(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command says so, and whose the other events may be; its object has the same."""
+    """The command says so, and who may have sent the other events; its object has the same."""
     one = sent_rows(tmp_path, 20, provenance=False)
     live(one.room, 1)
     monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL)
@@ -122,14 +124,14 @@ def test_without_provenance_the_whole_project_is_compared(
 
 
 def test_a_rehearsal_looks_at_all_that_landed(tmp_path: Path) -> None:
-    """Its store is its own: whatever is there that nobody planned is a difference."""
+    """The store belongs to the rehearsal: everything there that was not planned is a difference."""
     directory = planned(tmp_path, 10)
     found = api.rehearse_plan(directory, RehearseOptions()).verification
     assert (found.proved, found.scope) == (True, {})
 
 
 def test_the_service_reads_a_property_as_the_query_language_does() -> None:
-    """JSONExtractString gives the text of a text, and nothing of any other value."""
+    """JSONExtractString gives the content of a string, and nothing for any other value."""
     room = empty()
     values: tuple[Any, ...] = ("generic", " generic", 1, True, None, ["generic"], {"a": "generic"})
     send(room, *(event("u", **{"analytics_source": value, "a/b~c": value}) for value in values))

@@ -1,4 +1,4 @@
-"""Verify, preflight and fetch at a service that reads queries by the real grammar and has the real columns alone."""
+"""Verify, preflight and fetch at a service that reads queries by the real grammar and has only the real columns."""
 
 from __future__ import annotations
 
@@ -32,26 +32,28 @@ from tests.support.preflight import look
 from tests.support.preflight import send as send_live
 from tests.support.rehearsal import Room, event, send
 from tests.support.relays import relay
-from tests.support.scripted_server import Said
+from tests.support.scripted_server import Canned
 from tests.support.verification import PERSONAL, Sent, empty, sent
 
 PHASES = {"merges": 7, "profiles": 7, "groups": 12}
 
 
 def compared(one: Sent, asked: list[str], **options: Any) -> Verification:
-    """What verify finds at such a service."""
+    """The result of verify at such a service."""
     with like_the_real_service(one.room.url, asked) as url:
         return one.verify(**{"api": url, "fields": "all"} | options)
 
 
 def refused(asked: list[str]) -> list[str]:
-    """The queries that the real service would not run, but for tables of the local service that it can do without."""
+    """The queries that the real service would not run, except those about tables of the local service that are
+    optional."""
     own = tuple(f"Unknown table `{table}`" for table in LOCAL)
     return [sql for sql in asked if refusal(sql) and refusal(sql) not in own]
 
 
 def test_groups_are_verified_by_the_numbers_of_their_types(tmp_path: Path) -> None:
-    """Types that others created have numbers that the plan does not know; two types may have groups of one key."""
+    """Types that others created have numbers that the plan does not know; two types may have groups with the same
+    key."""
     room, asked = empty(), list[str]()
     send(room, event("u", _groups={"plane": "key-0", TYPES[2]: "key-9"}))
     one = sent(planned_in_phases(tmp_path, 40), room)
@@ -71,16 +73,16 @@ def test_groups_are_verified_by_the_numbers_of_their_types(tmp_path: Path) -> No
 
 @contextmanager
 def answering(room: Room, status: int) -> Iterator[str]:
-    """The service of a room that answers so when it is asked for the group types."""
+    """The service of a room with this answer to the question for the group types."""
     detail = "API key missing required scope 'group:read'"
-    own = Said(status, {"type": "x", "code": "x", "detail": detail, "attr": None})
+    own = Canned(status, {"type": "x", "code": "x", "detail": detail, "attr": None})
     with relay(room.url, instead=lambda asked: own if asked.path.endswith("/groups_types/") else None) as url:
         yield url
 
 
 @pytest.mark.parametrize(("status", "why"), [(403, "lacks the scope group:read"), (404, "does not list the group typ")])
-def test_groups_that_cannot_be_compared_are_said_to_be_unknown(tmp_path: Path, status: int, why: str) -> None:
-    """With the true cause; merges and profiles are compared all the same, also after an interruption."""
+def test_groups_that_cannot_be_compared_are_unknown(tmp_path: Path, status: int, why: str) -> None:
+    """With the true cause; merges and profiles are compared nevertheless, also after an interruption."""
     one = sent(planned_in_phases(tmp_path, 40))
     with answering(one.room, status) as url:
         found = one.verify(api=url, fields="all")
@@ -114,9 +116,9 @@ def test_the_local_tables_and_group_types_are_those_of_the_service() -> None:
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])
 def test_the_date_of_a_person_is_compared(tmp_path: Path, zone: str) -> None:
-    """A later date than that of all merges of a person is a difference where the import made it; a person that existed
-    before keeps its date, and is counted."""
-    # The devices of u-1 are seen in another order than their ids have, in which merges are sent.
+    """A date later than all merges of a person is a difference if the import made it; a person that existed before
+    keeps its date, and is counted."""
+    # The devices of u-1 are seen in another order than that of their ids, in which merges are sent.
     rows = [amplitude(60 - one, user, f"d-{one}") for one in range(12) for user in (None, f"u-{one % 4}")]
     planned_people(tmp_path, "amplitude", rows)
     room = empty(project_timezone=zone)
@@ -124,7 +126,7 @@ def test_the_date_of_a_person_is_compared(tmp_path: Path, zone: str) -> None:
     well = one.verify(fields="all", whole=True)
     merges = well.people.compared["merges"]
     assert (well.proved, well.people.there_before, merges > 4) == (True, 0, True)
-    room.select("select * from persons")  # persons are derived when they are first read
+    room.select("select * from persons")  # persons are computed when they are first read
     person = f"where id = (select person from people_ids where distinct_id = 'u-1' and project = {room.project})"
     one.change(f"update people set created_at = created_at + interval 300 day {person}")
     there = one.verify(fields="all")
@@ -143,7 +145,7 @@ def test_the_date_of_a_person_is_compared(tmp_path: Path, zone: str) -> None:
 
 
 def asked_by_verify(folder: Path) -> list[str]:
-    """The queries of verifications in each depth, of a target where something of each kind is wrong."""
+    """The queries of verifications in each depth, for a target where something of each kind is wrong."""
     one, asked = sent(planned_in_phases(folder, 40, name="It's {2023}")), list[str]()
     one.lose(1, 2)
     one.change(
@@ -204,8 +206,8 @@ def test_every_query_is_one_that_the_real_service_runs(tmp_path: Path, ask: Any)
 
 @settings(max_examples=300)
 @given(st.lists(st.text(st.characters(exclude_characters="\\", exclude_categories=["Cs"])), min_size=1, max_size=3))
-def test_any_text_is_read_as_it_is(texts: list[str]) -> None:
-    """Quotes, braces, line ends and all else that an id can have stay inside the texts of a list."""
+def test_any_string_is_read_as_it_is(texts: list[str]) -> None:
+    """Quotes, braces, line ends and everything else in an id stay inside the strings of a list."""
     where = tree_of(f"select key from groups where index = 0 and key in ({quoted(texts)})")["where"]["exprs"][1]
     read = where["right"]["exprs"] if len(texts) > 1 else [where["right"]]
     assert [one["value"] for one in read] == texts

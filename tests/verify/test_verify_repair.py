@@ -1,4 +1,4 @@
-"""`verify --repair` sends exactly what is missing again, once, by the same ledger, and nothing over what is there."""
+"""`verify --repair` sends exactly what is missing again, once, with the same ledger, and nothing over what is there."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_what_is_missing_is_sent_again_and_nothing_else(tmp_path: Path) -> None:
     assert in_ledger(one.directory, "select count(*) from batches where state in ('begun', 'waiting')") == [(0,)]
 
 
-def test_what_was_settled_in_parts_is_mended_by_the_same_endpoint(tmp_path: Path) -> None:
-    """Of batches of the per-event endpoint what was stored comes back, and nothing else."""
+def test_what_was_settled_in_parts_is_repaired_by_the_same_endpoint(tmp_path: Path) -> None:
+    """In batches of the per-event endpoint what was stored before comes back, and nothing else."""
     directory = planned(tmp_path, 40, batch=20, dialect="posthog")
     faults = ("verdict:retry,one-in=3,retry-after=0", "verdict:drop,event=Step 1,rounds=9")
     with running(KEYS, Settings(per_event="on"), faults=faults) as service:
@@ -91,8 +91,8 @@ def test_a_second_repair_does_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("dialect", "fields"), [("contract", "all"), ("posthog", "sample"), ("posthog", "all")])
 def test_missing_merges_groups_and_profiles_are_sent_in_their_order(tmp_path: Path, dialect: str, fields: str) -> None:
-    """Events of every phase are lost; the repair sends them once, phase by phase, to the endpoint that they went to,
-    and people stand as they were sent. What the per-event endpoint stores differently is known."""
+    """Events of every phase are lost; the repair sends them once, phase by phase, to the same endpoint, and people are
+    as they were sent. What the per-event endpoint stores differently is known."""
     per_event = dialect == "posthog"
     room = empty(per_event="on", promote_properties="on") if per_event else empty()
     one = sent(planned_in_phases(tmp_path, 40, dialect=dialect), room)
@@ -109,7 +109,7 @@ def test_missing_merges_groups_and_profiles_are_sent_in_their_order(tmp_path: Pa
 
 
 def test_a_plan_that_is_not_sent_is_not_repaired(tmp_path: Path) -> None:
-    """What was never sent is for apply; nothing is asked of the service."""
+    """What was never sent is left to apply; the service is not asked."""
     one = Sent(planned(tmp_path, 40), empty())
     with pytest.raises(UnsafePlan, match="not sent yet"):
         one.verify(repair=True)
@@ -133,7 +133,7 @@ def test_the_number_is_asked_for_away_from_this_machine(monkeypatch: Any, typed:
         common.ask_number(15, "send them again")
 
 
-def test_the_command_tells_what_it_sent_and_what_to_do(call: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_the_command_shows_what_it_sent_and_what_to_do(call: Any, tmp_path: Path, monkeypatch: Any) -> None:
     """`verify` names the command, `--repair` says what it sent, and a second one that nothing was missing."""
     one = sent_rows(tmp_path, 20)
     one.lose(7, 8)

@@ -20,7 +20,7 @@ from tests.support.verification import PERSONAL, empty, sent, sent_rows
 
 
 class Interrupting:
-    """Ends a verification as Ctrl-C does, at a step; at none of them by default."""
+    """Ends a verification as Ctrl-C does, at a step; by default at none."""
 
     def __init__(self, at: int = -1) -> None:
         self._numbers, self._at = count(), at
@@ -34,7 +34,7 @@ class Interrupting:
 
 @pytest.mark.parametrize(("fields", "every"), [("all", 2), ("sample", 4)])
 def test_an_interrupted_verification_continues(tmp_path: Path, fields: str, every: int) -> None:
-    """Interrupted at some of its steps: the next run goes on, with the result of a run in one piece."""
+    """Interrupted at some of its steps: the next run continues, with the result of an uninterrupted run."""
     one = sent(planned_in_phases(tmp_path, 450, batch=100))
     one.lose(8)
     one.change(f"update accepted set properties = replace(properties, ':9,', ':8,') where uuid = '{uuid(9)}'")
@@ -56,7 +56,7 @@ def test_an_interrupted_verification_continues(tmp_path: Path, fields: str, ever
 
 
 def test_what_was_written_by_half_is_written_again(tmp_path: Path) -> None:
-    """A page that was cut, as a power failure leaves it; those after it are read again, too."""
+    """A page that was cut, as by a power failure; those after it are read again, too."""
     one = sent_rows(tmp_path, 450, batch=100)
     step = Interrupting()
     one.verify(progress=step, fields="all")
@@ -85,7 +85,7 @@ def test_what_was_kept_of_another_ledger_is_read_again(tmp_path: Path) -> None:
 
 
 def test_the_settle_time_is_waited_for_and_shown(tmp_path: Path) -> None:
-    """Reading begins so long after the last event was accepted; on this machine at once."""
+    """Reading begins that long after the last event was accepted; on this machine at once."""
     one = sent_rows(tmp_path, 10)
     step = Interrupting()
     assert one.verify(progress=step).proved
@@ -100,7 +100,7 @@ def test_the_settle_time_is_waited_for_and_shown(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_with_130(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While it waits as well as while it reads: the same command continues."""
+    """During the wait and during reading: the same command continues."""
     one = sent_rows(tmp_path, 10)
     monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL)
     monkeypatch.setenv("BACKCAST_TRACEBACK", "1")
@@ -121,7 +121,7 @@ def test_ctrl_c_ends_with_130(call: Any, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_an_event_that_comes_while_it_reads_is_late(tmp_path: Path) -> None:
-    """Missing when its day was read, there when it was asked for once more: no difference, and counted."""
+    """Missing when its day was read, there when it was asked for again: it is counted, and is not a difference."""
     one = sent_rows(tmp_path, 40)
     one.change(f"create or replace table later as select * from accepted where uuid = '{uuid(5)}'")
     one.lose(5)
@@ -138,7 +138,7 @@ def test_an_event_that_comes_while_it_reads_is_late(tmp_path: Path) -> None:
 
 
 def test_only_days_whose_counts_differ_are_compared_where_that_is_asked_for(tmp_path: Path) -> None:
-    """It finds what changes a count, is no proof without, and does not see what changes none."""
+    """It finds what changes a count, proves nothing otherwise, and does not see changes that leave the counts equal."""
     one = sent_rows(tmp_path, 60)
     asked = {"uuids": "differing", "fields": "none"}
     found = one.verify(**asked)
@@ -154,7 +154,7 @@ def test_only_days_whose_counts_differ_are_compared_where_that_is_asked_for(tmp_
 
 
 def test_what_the_service_adds_is_listed_and_no_difference(tmp_path: Path) -> None:
-    """Every event has a $sent_at, and one a rounded number: both counted with their source."""
+    """Every event has a $sent_at, and one a rounded number: both are counted with their source."""
     one = sent_rows(tmp_path, 40)
     one.change(
         """update accepted set properties = replace(properties, '"number":', '"$sent_at":1,"number":') where true""",

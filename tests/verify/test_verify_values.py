@@ -1,4 +1,4 @@
-"""Values are compared exactly, and what the service itself changes is told apart, by code and source."""
+"""Values are compared exactly, and changes that the service itself makes are separate, by code and source."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_another_value_is_altered() -> None:
     ],
 )
 def test_what_the_service_does_is_known(sent: str, landed: str, code: str, named: str) -> None:
-    """Each of its additions and changes has a code, and is no difference."""
+    """Each of its additions and changes has a code, and is not a difference."""
     assert compared(sent, landed) == ([], {code: [named]})
 
 
@@ -70,7 +70,7 @@ def test_what_the_service_does_is_known(sent: str, landed: str, code: str, named
     ],
 )
 def test_what_only_looks_like_it_is_altered(sent: str, landed: str, altered: str) -> None:
-    """The same change where the service has no reason for it is a difference."""
+    """The same change without a reason of the service is a difference."""
     assert compared(sent, landed) == ([altered], {})
 
 
@@ -89,7 +89,7 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.text(max_size=5), JSON, max_size=5))
 def test_what_landed_as_it_was_sent_is_equal_however_it_is_spelled(properties: dict[str, Any]) -> None:
-    """Spaces, escapes and the order of properties alter nothing."""
+    """Spaces, escapes and the order of properties do not matter."""
     sent = json.dumps(properties)
     other = json.dumps(dict(reversed(properties.items())), ensure_ascii=False, indent=1)
     try:

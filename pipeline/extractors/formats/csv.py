@@ -54,7 +54,7 @@ def _recognize(sample: Sample) -> Recognized | None:
 
 
 def _layout(sample: Sample) -> Dialect | None:
-    """The dialect of a text whose columns a mapping names: that of its rows, else the only layout that fits."""
+    """The dialect of delimited text whose columns a mapping names: that of its rows, or the only layout that fits."""
     rules = sample.rules
     if rules.header not in ("", "no"):
         return None

@@ -88,7 +88,7 @@ def _coded(source: object, entry: Json, script: bool) -> Json:
 
 
 def _with(entry: Json, added: Json) -> Json:
-    """`entry`, completed from `added` where it lacks a field or has null."""
+    """`entry`, completed from `added` if it lacks a field or has null."""
     return entry | {name: value for name, value in added.items() if entry.get(name) is None}
 
 

@@ -41,7 +41,7 @@ _NO_TIME = "Enter a valid date/time."
 
 
 class Filter(NamedTuple):
-    """A filter: `read` makes its value from a string, None for a `problem`; `fits` tells if a function has it."""
+    """A filter: `read` makes its value from a string, None for a `problem`; `fits` says whether a function has it."""
 
     read: Callable[[str], Any]
     problem: str

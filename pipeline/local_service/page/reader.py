@@ -68,5 +68,5 @@ def cached_select(store: Store) -> Any:
 
 
 def literal(text: str) -> str:
-    """A text as it is written in SQL."""
+    """A string as it is written in SQL."""
     return " || chr(0) || ".join("'" + part.replace("'", "''") + "'" for part in text.split("\0"))

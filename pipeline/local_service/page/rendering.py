@@ -34,14 +34,14 @@ _text = msgspec.json.Decoder(str).decode
 
 
 class ShownText(NamedTuple):
-    """The start of a text, and how many characters were omitted."""
+    """The start of a string, and how many characters were omitted."""
 
     text: str
     more: int = 0
 
 
 class Property(NamedTuple):
-    """One property: its name, and its value as text where it is a text, else as JSON."""
+    """One property: its name, and its value, as plain text if it is a string, otherwise as JSON."""
 
     name: ShownText
     value: ShownText
@@ -94,7 +94,7 @@ class PlainText:
 
 
 def _value(raw: Raw) -> str:
-    """A JSON text; its content where it is a string that can be read."""
+    """JSON text; its content if it is a string that can be read."""
     data = bytes(raw)
     if data[:1] == b'"':
         try:
@@ -105,7 +105,7 @@ def _value(raw: Raw) -> str:
 
 
 class Links:
-    """Addresses within the page of one project, which is named where it is not the first."""
+    """Addresses within the page of one project, which is named if it is not the first."""
 
     def __init__(self, project: int | None) -> None:
         self._project = project
@@ -146,7 +146,7 @@ def templates(plain: PlainText, *, strict: bool = True) -> Environment:
 
 
 def asset(name: str) -> bytes:
-    """A file beside the templates; the style sheet includes that of the charts."""
+    """A file next to the templates; the style sheet includes that of the charts."""
     content = files(__package__).joinpath(name).read_bytes()
     if name == "style.css":
         content += style().encode()
@@ -154,5 +154,5 @@ def asset(name: str) -> bytes:
 
 
 def _instant(time: str) -> str:
-    """ISO 8601 as it is easy to read: `2023-01-02 03:04:05`, with the fraction where there is one."""
+    """ISO 8601 as it is easy to read: `2023-01-02 03:04:05`, with the fraction if there is one."""
     return time.replace("T", " ").removesuffix("Z").removesuffix(".000000")

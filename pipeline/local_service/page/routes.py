@@ -188,7 +188,7 @@ class Page:
             raise PageNotFound("This project does not exist.")
 
     async def _people_ready(self, project: int) -> bool:
-        """Whether persons and groups include every event; where they do not, a thread processes them."""
+        """Whether persons and groups include every event; if they do not, a thread processes them."""
         end = time.monotonic() + self._patience
         for _ in range(2):  # processing that was already running may miss the last events
             others = self._processing is not None and not self._processing.done()

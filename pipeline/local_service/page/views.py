@@ -47,7 +47,7 @@ class PageRequest:
     """What a request asks for, and what a view reads.
 
     `projects` are the names of the projects by id, for the page's list of them. `people_ready`: persons and groups
-    include every event. `functions` are the hog functions of the project, where the view asks for them.
+    include every event. `functions` are the hog functions of the project, if the view asks for them.
     """
 
     project: int
@@ -77,8 +77,8 @@ Show = Callable[[PageRequest], Values | Response]
 class View(NamedTuple):
     """One view. `section` is the path in the navigation that it belongs to, `navigation` its name there.
 
-    `waits`: while persons and groups are being processed, a page with `title` is shown instead; as text, only where
-    that parameter is set. `people`: the view shows whether they are processed. `functions`: it reads the hog functions.
+    `waits`: while persons and groups are being processed, a page with `title` is shown instead; as text, only if that
+    parameter is set. `people`: the view shows whether they are processed. `functions`: it reads the hog functions.
     """
 
     path: str
@@ -138,7 +138,7 @@ def show_overview(request: PageRequest) -> Values:
 
 def _link(links: Links, params: Mapping[str, str]) -> Callable[[str, str], str]:
     """The address of the events of a day with a filter; of a longer range, that of its chart, unless there is a filter.
-    "" for what no filter reaches."""
+    "" if no filter reaches them."""
 
     def link(since: str, until: str) -> str:
         if since < _FIRST_IN_FILTERS:
@@ -211,7 +211,7 @@ def show_event(request: PageRequest) -> Values:
 
 @view("/people", "people", "/people", navigation="People", title="People", waits=True)
 def list_people(request: PageRequest) -> Values:
-    """The persons with a text in an id or a property, the oldest first, each with its first ids in alphabetical
+    """The persons with a string in an id or a property, the oldest first, each with its first ids in alphabetical
     order."""
     text, source = request.param("text"), "persons"
     if text:
@@ -263,7 +263,7 @@ def show_person(request: PageRequest) -> Values:
 
 @view("/groups", "groups", "/groups", navigation="Groups", title="Groups", waits=True)
 def list_groups(request: PageRequest) -> Values:
-    """The groups of a type with a text in the key or a property, by type and key; and the types by number."""
+    """The groups of a type with a string in the key or a property, by type and key; and the types by number."""
     text, number = request.param("text"), request.param("type")
     index = int(number) if number in tuple("01234") else None
     source = 'groups JOIN group_types USING ("index") WHERE ' + ("true" if index is None else f'"index" = {index}')

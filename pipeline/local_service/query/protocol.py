@@ -1,9 +1,9 @@
 """What the service and the query process send each other over pipes: messages as lines of JSON, and tables.
 
 The process has a copy of the store. Accepted events, their warnings and refused requests only grow, so only new rows
-are sent; if events that were sent are gone from the store, because somebody deleted them there, all are sent again.
-Persons and groups change, so they are sent as a whole, and only for a query that may read them. One message names the
-tables that follow, each as an Arrow stream.
+are sent; if events that were sent are gone from the store, because they were deleted there, all are sent again. Persons
+and groups change, so they are sent as a whole, and only for a query that may read them. One message names the tables
+that follow, each as an Arrow stream.
 """
 
 from __future__ import annotations

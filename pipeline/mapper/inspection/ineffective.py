@@ -60,8 +60,8 @@ def _check(check: Check) -> Check:
 
 @_check
 def unused_settings(mapping: Mapping) -> Iterator[Finding]:
-    """a setting that nothing uses, and the use of a setting that `settings` does not declare, so that nobody can give
-    it"""
+    """a setting that nothing uses, and the use of a setting that `settings` does not declare, so that it cannot be
+    given"""
     used = {"source"} | ({"uuid"} if mapping.key is not None and mapping.key.posthog is not None else set())
     used |= {"table"} if mapping.table_from_path is not None else set()
     used |= {mapping.groups.setting} if mapping.groups is not None else set()

@@ -111,8 +111,8 @@ class Join(Operation, frozen=True):
 
 
 class Lookup(Operation, frozen=True):
-    """What a table of the program has for a string, else `otherwise`. `any_case`: the table's names are in lower case,
-    and so is the string when it is looked up."""
+    """The entry of a table of the program for a string, or `otherwise`. `any_case`: the table's names are in lower
+    case, and so is the string when it is looked up."""
 
     text: Value
     table: str

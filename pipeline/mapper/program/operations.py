@@ -133,7 +133,7 @@ class SetDistinctId(Operation, frozen=True):
 
 class Merge(Operation, frozen=True):
     """The ids that are one person: those of the list `of`, or the first candidates of `into` and of `other` that
-    identify somebody. For kind `person`, `into` is the tool's number of a person and `version` the version of the
+    identify a person. For kind `person`, `into` is the tool's number of a person and `version` the version of the
     row."""
 
     kind: str

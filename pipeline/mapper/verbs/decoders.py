@@ -315,7 +315,7 @@ def _members(
     """
     own = {_word(name): name for name in names}
     found = []
-    # Among several spellings the plainest is the tool's; the others are of properties that somebody made up.
+    # Among several spellings the plainest is the tool's; the others are of invented properties.
     for name in sorted(columns, key=_underscores):
         if name not in stay and name != into and not is_loader_column(name):
             tools = own.get(_word(name.removeprefix(_PREFIX)), name)

@@ -173,7 +173,7 @@ DEVICES = (
     ("Mobile", frozenset(("mobile", "smartphone", "phone", "phablet", "handset", "iphone", "ipod", "cellphone"))),
     ("Desktop", frozenset(("desktop", "laptop", "computer", "notebook", "pc", "mac", "macbook", "imac", "chromebook"))),
 )
-"""Words that tell a device's type; the first that fits decides: a `Tablet PC` is a tablet."""
+"""Words that show a device's type; the first that fits decides: a `Tablet PC` is a tablet."""
 
 _VERSION = re.compile(r"v?([0-9]{1,9}(?:[._][0-9]{1,9})*)[^ ]*", re.IGNORECASE)
 _NAMED_VERSION = re.compile(r"XP|Vista|ME|NT", re.IGNORECASE)

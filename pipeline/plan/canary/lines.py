@@ -1,6 +1,7 @@
 """The sealed lines of a plan (merges, groups and profile updates): whose each is, and putting a sample's lines first.
 
-Ids are told apart by their 64-bit hashes: two ids with the same hash count as one person here, who is still sent whole.
+Ids are distinguished by their 64-bit hashes: two ids with the same hash count as one person here, who is still sent
+whole.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ _ANY = "Area/City"
 
 @check("zone", "stop")
 def unproved_zone(facts: PlanFacts) -> str | Finding | None:
-    """The data contradict the time zone, or nothing proves it and nobody named one."""
+    """The data contradict the time zone, or nothing proves it and none was named."""
     verdict = facts.zone
     if verdict is None:
         return None

@@ -88,7 +88,7 @@ def _replaceable(url: str) -> Latest:
 
 
 def _leftovers(url: str, before: Latest) -> list[str]:
-    """The objects that nobody needs once another plan counts: those of this plan, and of plans that never counted.
+    """The objects that are not needed once another plan counts: those of this plan, and of plans that never counted.
 
     A process that is uploading one of them now began before this plan counts, so its number will be taken. Raises
     UsageError if the prefix has objects that are not backcast's.

@@ -101,7 +101,7 @@ class PairSample(NamedTuple):
 
 
 def choose_pairs(tables: FactTables, most: int) -> PairSample:
-    """Choose at most so many rows, some of which are left for the entries of `events`."""
+    """Choose at most this many rows, some of which are left for the entries of `events`."""
     tables.run(_KINDS)
     chosen_by = _CHOSEN.format(most=most - min(_FOR_RULES, most // 4), days=most > DEFAULT_PAIRS)
     chosen = [

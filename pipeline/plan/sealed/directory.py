@@ -151,7 +151,7 @@ class BytesWriter:
         self._at = 0
 
     def write_bytes(self, data: bytes) -> tuple[int, int]:
-        """Write some bytes. Returns where they are, and how many."""
+        """Write some bytes. Returns their position, and their number."""
         self._hash.update(data)
         self._file.write(data)
         self._at += len(data)

@@ -182,7 +182,8 @@ class Drift(msgspec.Struct, frozen=True):
 
 
 class LargePerson(msgspec.Struct, frozen=True):
-    """A person of the sample with many events: one of its ids, its events, and the stratum that nobody else shows."""
+    """A person of the sample with many events: one of its ids, its events, and the stratum that only this person
+    shows."""
 
     id: str
     events: int

@@ -1,7 +1,8 @@
 """People of the plan who already exist at the target: profile values that would change, and merges that touch them.
 
 What was written and merged cannot be taken back. A sample of both is looked up, or everything if there is little. Once
-something of the plan was sent, its own persons cannot be told apart from others, so nothing is looked up any more.
+something of the plan was sent, its own persons cannot be distinguished from others, so nothing is looked up any
+more.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _SURVEY = "backcast survey {export}"
 CHARACTERS = 150
 """The most of a line; the check itself has all."""
 _CHARACTERS_EACH = 50
-"""A line that names several places may be so long for each of them."""
+"""A line that names several places may have this many characters for each of them."""
 
 
 class _Line(NamedTuple):
@@ -83,7 +83,7 @@ def _shortened(check: Finding) -> str:
 
 
 def command_of(check: Finding, plan: Plan, directory: str) -> str:
-    """The command that shows what a check found, or the next step about it; "" where there is none."""
+    """The command that shows what a check found, or the next step about it; "" if there is none."""
     if isinstance(check.options, list):
         return _plan(plan, directory, " ".join(map(quoted, check.options)))
     if command := _COMMANDS.get(check.name):
@@ -121,7 +121,7 @@ def _day(check: Finding, plan: Plan, directory: str) -> str:
 
 
 def _moment(check: Finding, plan: Plan, directory: str) -> str:
-    """Plan the seconds of the first example: the report shows its rows beside their events."""
+    """Plan the seconds of the first example: the report shows its rows next to their events."""
     found = _MOMENT.search(check.detail)
     if found is None:
         return _SURVEY.format(export=export_of(plan))

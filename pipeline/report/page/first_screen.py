@@ -26,7 +26,7 @@ MOST_OPEN = 2
 MOST_LINES = 6
 """Checks with a line on the first screen; the lines of more are folded together, so that it stays one screen."""
 MOST_NAMES = 12
-"""Names beside their pictures; names that differ from one of them in case or spaces come along."""
+"""Names next to their pictures; names that differ from one of them in case or spaces are shown with it."""
 MOST_FOLDED = 50
 _LEVELS = {"stop": 0, "warning": 1, "notice": 2, "accepted": 3}
 _REGIONS = {"us": "US", "eu": "EU"}
@@ -90,14 +90,14 @@ class Tile(NamedTuple):
 
 
 class Mood(NamedTuple):
-    """A text, and a class of the style sheet for it, which can be ""."""
+    """A string, and a class of the style sheet for it, which can be ""."""
 
     text: str
     mood: str = ""
 
 
 class EventName(NamedTuple):
-    """A name with its events by month; `variant` where it stands with a name that differs in case or spaces."""
+    """A name with its events by month; `variant` if it is shown with a name that differs in case or spaces."""
 
     name: str
     events: int
@@ -118,7 +118,7 @@ class Names(NamedTuple):
 
 
 class FirstScreen(NamedTuple):
-    """Everything on the first screen, in its order; the sections of the registry stand beside the names."""
+    """Everything on the first screen, in its order; the sections of the registry are next to the names."""
 
     title: str
     target: Mood
@@ -147,7 +147,8 @@ def first_screen(report: Report) -> FirstScreen:
 
 
 def _tool(plan: Plan) -> str:
-    """The tool by the name that its people use, where the title of the mapping begins with it: `Google Analytics 4`.
+    """The tool by the name that its makers use, if the title of the mapping begins with it: `Google Analytics 4`.
+    Otherwise the title of the mapping; for a table whose columns the command line names, its file.
 
     Else the title of the mapping; and of a table whose columns the command line names, its file.
     """
@@ -167,7 +168,8 @@ def _tool(plan: Plan) -> str:
 
 
 def target_of(report: Report) -> Mood:
-    """The service, its region or address, and the project: where the plan was applied to, else what it was made for."""
+    """The service, its region or address, and the project: of the target that the plan was applied to, or else was made
+    for."""
     applied, project = report.results.applied, report.results.project
     address = applied.course.to if applied is not None and applied.course is not None else report.plan.target
     if project is not None and not address:

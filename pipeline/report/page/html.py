@@ -111,7 +111,7 @@ def _with_regions(chapter: str, html: str) -> str:
 
 
 class TemplateCache(BytecodeCache):
-    """Compiled templates, stored beside them in `__pycache__` as Python stores modules: compiling all of them takes a
+    """Compiled templates, stored next to them in `__pycache__` as Python stores modules: compiling all of them takes a
     tenth of a small plan's time, and every step that writes a report would pay it again.
 
     What is stored is used as long as the template's text, the template engine and its `options` are the same. Where
@@ -150,7 +150,7 @@ class TemplateCache(BytecodeCache):
 
 
 def whole(text: str) -> Markup:
-    """A text, escaped, whose dates and options do not break at their hyphens."""
+    """A string, escaped, whose dates and options do not break at their hyphens."""
     with_dates = _DATE.sub(r"<time>\g<0></time>", str(escape(text)))
     return Markup(_OPTION.sub(r'<span class="line">\g<0></span>', with_dates))
 
@@ -158,7 +158,7 @@ def whole(text: str) -> Markup:
 @cache
 def environment() -> Environment:
     def plainly(text: object, limit: int = NAME_CHARACTERS) -> Markup:
-        """A text of an export: escaped, without driving characters, and with a direction of its own."""
+        """A string of an export: escaped, without control characters, and with its own direction."""
         return Markup("<bdi>") + whole(printable(str(text), limit)) + Markup("</bdi>")
 
     def instant(time: str) -> Markup:

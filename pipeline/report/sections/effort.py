@@ -74,7 +74,7 @@ def _duration_lines(report: Report, plan: Plan) -> list[tuple[str, str]]:
 
 
 def measured(report: Report) -> MeasuredRate | None:
-    """The rate to reckon with: of this plan's sending, of an earlier one to the same target, of a rehearsal."""
+    """The rate for the estimate: of this plan's sending, of an earlier one to the same target, of a rehearsal."""
     own = sending_rate(report.rate, report.name) if report.rate is not None else None
     if own is not None:
         return own

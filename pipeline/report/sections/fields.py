@@ -1,5 +1,5 @@
-"""Where each field of the source goes and what each event's name becomes, some rows beside the events that they become,
-and what the properties of events are over time."""
+"""Where each field of the source goes and what each event's name becomes, some rows next to the events that they
+become, and what the properties of events are over time."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def show_other_checks(console: Console, plan: Plan, directory: str) -> None:
 
 
 def _show(console: Console, checks: Sequence[Finding], directory: str) -> None:
-    """Each check with what to do about it; where there are many, the later ones have a line each."""
+    """Each check with what to do about it; if there are many, the later ones have a line each."""
     whole = len(checks) if len(checks) <= MOST_CHECKS else FIRST_CHECKS
     for place, check in enumerate(checks):
         open_ = place < whole

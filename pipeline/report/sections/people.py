@@ -64,7 +64,7 @@ def identities_sentence(plan: Plan) -> str:
 
 
 def approval(plan: Plan) -> str:
-    """How the merges are approved; "" where there is none."""
+    """How the merges are approved; "" if there are none."""
     count = merges(plan)
     if not count:
         return ""
@@ -142,7 +142,7 @@ def profiles_sentences(plan: Plan) -> list[str]:
 
 
 def promoted_sentence(plan: Plan) -> str:
-    """What the service writes to profiles by itself, "" where it is nothing."""
+    """What the service writes to profiles by itself, "" if nothing."""
     profiles = plan.people.profiles
     initials = plan.people.initials
     if not profiles.promoted:
@@ -164,7 +164,7 @@ def promoted_sentence(plan: Plan) -> str:
 
 @on_terminal(20)
 def show_people(console: Console, plan: Plan, directory: str) -> None:
-    """What a plan does to people: merges, groups, profiles. Nothing where it does nothing."""
+    """What a plan does to people: merges, groups, profiles. Nothing if it does nothing."""
     people = plan.people
     if (refused := not_merged(plan)) or merges(plan):
         undone = f"{pluralize(merges(plan), 'merged identity')}, which cannot be undone." if merges(plan) else ""

@@ -73,8 +73,8 @@ def reasons(report: Report) -> Values:
 
 @on_first_screen(50, "hours")
 def hours(report: Report) -> Values:
-    """Hours of day on the clock of the source and in UTC, where a wrong zone shows at once, and what the changes of the
-    clock show."""
+    """Hours of day on the clock of the source and in UTC, which show a wrong zone at once, and the evidence of clock
+    changes."""
     plan = report.plan
     if not isinstance(plan.hours, HoursSeal):
         return None

@@ -91,7 +91,7 @@ def verification(report: Report) -> Values:
 
 @on_page(105, "receipt")
 def receipt(report: Report) -> Values:
-    """The receipt beside the plan, by which others check what was imported."""
+    """The receipt next to the plan, by which others check what was imported."""
     written, applied = report.receipt, report.results.applied
     if written is None:
         return None

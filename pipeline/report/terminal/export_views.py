@@ -1,4 +1,4 @@
-"""What an export says before it is planned, on a terminal: an estimate, and how it meets a mapping."""
+"""What is known about an export before it is planned, on a terminal: an estimate, and how a mapping fits it."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _EVERY = "rejected rows and refused events"
 DETAIL_CHARACTERS = 400
 RECORD_CHARACTERS = 200
 PIPED_CHARACTERS = 10_000
-"""Of a row that is the example of its code; --all has the whole row, which may be 64 MiB long."""
+"""Characters of the example row of a code; --all shows the whole row, which may be 64 MiB long."""
 
 
 def show_groups(
@@ -92,7 +92,7 @@ def _show(console: Console, reject: Reject, piped: int | None, before: str = "")
 
 
 def _indented(console: Console, line: str, limit: int, piped: int | None) -> None:
-    """A text whose folded lines begin below its first; into a pipe, one line. What is cut is counted."""
+    """A string whose folded lines are indented below its first; into a pipe, one line. What is cut is counted."""
     most = limit if console.is_terminal else piped
     missing = max(0, len(line) - most) if most is not None else 0
     shown = printable(line[: len(line) - missing], 8 * len(line) + 1)

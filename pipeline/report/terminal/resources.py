@@ -29,7 +29,7 @@ def show_line(console: Console, line: str) -> None:
 
 
 def show_rows(console: Console, objects: Sequence[Object], *columns: str) -> None:
-    """A table of objects; nothing where there are none."""
+    """A table of objects; nothing if there are none."""
     if not objects:
         return
     counts = {name for name in columns if all(type(item.get(name)) in (int, type(None)) for item in objects)} - {"id"}
@@ -41,7 +41,7 @@ def show_rows(console: Console, objects: Sequence[Object], *columns: str) -> Non
 
 
 def show_page(console: Console, envelope: Object, columns: Sequence[str]) -> None:
-    """A page of a list, and how many items there are beside it."""
+    """A page of a list, and how many other items there are."""
     items, count = envelope["results"], envelope.get("count")
     show_rows(console, items, *columns)
     if not items:

@@ -1,6 +1,6 @@
 """The results of plan, rehearse, apply, verify and status on a terminal.
 
-Each ends with the state of the plan, what was found in order of weight, where the report lies and the next command in
+Each ends with the state of the plan, what was found in order of importance, where the report is and the next command in
 full, in at most `MOST_LINES` lines: the report has everything.
 """
 
@@ -66,7 +66,7 @@ def show_results(
     refusals: Sequence[RefusalCause] = (),
     project: str | None = None,
 ) -> None:
-    """The results of a command. `refusals` are those of its run; `project` is the target's, where it is known."""
+    """The results of a command. `refusals` are those of its run; `project` is the target's, if it is known."""
 
     def found(console: Console) -> None:
         if applied is not None:
@@ -128,7 +128,7 @@ def _height(console: Console, *lines: Text) -> int:
 
 
 def state_line(plan: Plan, status: PlanStatus) -> Text:
-    """The state of a plan; green only where nothing is lost, refused or open."""
+    """The state of a plan; green only if nothing is lost, refused or open."""
     results, totals = status.results, status.totals
     refused = results.rehearsal.events.refused if results.rehearsal is not None else 0
     to = status.summary.history.to if status.summary.history is not None else ""
@@ -168,7 +168,7 @@ _SENT = {
 
 
 def _unfinished(result: ApplyResult) -> str:
-    """Why a run did not send everything; "" where it did."""
+    """Why a run did not send everything; "" if it did."""
     events = result.events
     omitted = sum(result.phases[name].unsent for name in result.held)
     if result.balanced:
@@ -196,7 +196,7 @@ def _warnings(console: Console, warnings: Mapping[str, int]) -> None:
 
 
 def _phases(console: Console, events: SentCounts, phases: Mapping[str, SentCounts], names: Mapping[str, str]) -> None:
-    """The counts `names` (field: heading) of each phase that has events, where there are several such phases."""
+    """The counts `names` (field: heading) of each phase that has events, if there are several such phases."""
     used = {name: counts for name, counts in phases.items() if counts.made or counts.unsent}
     if len(used) < 2:
         return

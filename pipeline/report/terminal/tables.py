@@ -91,7 +91,7 @@ def bounded(counts: Mapping[str, int], most: int, total: int | None = None) -> T
 
 
 def show_counts(console: Console, title: str, counts: Mapping[str, int], most: int) -> None:
-    """Names with their counts of rows, as `bounded` cuts them; nothing where there are none."""
+    """Names with their counts of rows, as `bounded` cuts them; nothing if there are none."""
     top = bounded(counts, most)
     others = [(Text(top.more, style="dim"), top.other_count)] if top.more else []
     show_table(console, {title: 120, "#rows": 0}, [*top.shown, *others])
@@ -100,7 +100,7 @@ def show_counts(console: Console, title: str, counts: Mapping[str, int], most: i
 def show_codes(
     console: Console, title: str, counts: Mapping[str, int], examples: Mapping[str, Example | Reject]
 ) -> None:
-    """The most frequent codes with their counts, meanings and the place of an example; nothing where there are none."""
+    """The most frequent codes with their counts, meanings and the place of an example; nothing if there are none."""
     codes = sorted(counts.items(), key=lambda item: -item[1])
     rows: list[Sequence[Cell]] = []
     for code, count in codes[:MOST_CODES]:

@@ -80,7 +80,7 @@ def _differences(console: Console, differences: Sequence[Difference]) -> None:
 
 
 def place_of(one: Difference) -> str:
-    """Where an event that differs comes from, "" where it is not of the plan."""
+    """Where an event that differs comes from, "" if it is not in the plan."""
     return f"{one.part}:{one.row}" if one.row else one.part
 
 
@@ -96,7 +96,7 @@ def _depth(console: Console, result: Verification) -> None:
 
 
 def _extras(console: Console, result: Verification) -> None:
-    """Events that are not of the plan by name and day, where they may come from, and what was compared."""
+    """Events that are not in the plan by name and day, where they may come from, and what was compared."""
     if not result.extras:
         return
     rows = [(extra.event, extra.day, extra.count) for extra in result.extras[:MOST_DIFFERENCES]]

@@ -1,4 +1,4 @@
-"""A small plan with something of everything, and the golden report.json it gives."""
+"""A small plan with something of every kind, and the golden report.json of it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ PEOPLE = PeopleSeal(
 
 
 def part(path: str, rows: tuple[int, int, int, int], form: str = "jsonl", **more: Any) -> PartSeal:
-    """One part of the plan; `rows` are read, mapped, skipped, rejected."""
+    """One part of the plan; `rows` are the numbers read, mapped, skipped and rejected."""
     given = {
         "path": path, "bytes": 100 * rows[0], "digest": path[0] * 64, "rows": rows[0], "mapped": rows[1],
         "skipped": rows[2], "rejected": rows[3], "format": form, "codecs": (), "dialect": Dialect(),
