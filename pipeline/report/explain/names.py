@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.errors import UsageError
-from pipeline.identity.database import Database, texts
+from pipeline.identity.database import Database
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.text import pluralize, quoted
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_FILE_ROW = re.compile("(.+):([0-9,]{1,18})", re.DOTALL)
+_FILE_ROW = re.compile("(.+):([0-9][0-9,]{0,17})", re.DOTALL)
 _NEAREST = """
-SELECT distinct_id FROM (SELECT DISTINCT distinct_id FROM facts), asked
-WHERE jaro_winkler_similarity(lower(distinct_id), lower(id)) > 0.9
-ORDER BY jaro_winkler_similarity(lower(distinct_id), lower(id)) DESC, distinct_id LIMIT 3
+SELECT distinct_id FROM (SELECT DISTINCT distinct_id, jaro_winkler_similarity(lower(distinct_id), lower($1)) AS alike
+FROM facts) WHERE alike > 0.9 ORDER BY alike DESC, distinct_id LIMIT 3
 """
 
 
@@ -37,21 +36,20 @@ def uuid_named(asked: str) -> tuple[int, int] | None:
 
 def place_named(plan: Plan, asked: str) -> RowPlace | None:
     """The place that `FILE:ROW` names; None if it names no file of the export. Raises UsageError."""
-    if (match := _FILE_ROW.fullmatch(asked)) is None or not (row := match[2].replace(",", "")):
-        if _files_named(plan, asked):
-            raise UsageError(f"{asked!r} is a file of the export", hint=f"name a row of it: {quoted(f'{asked}:1')}")
-        return None
-    found = _files_named(plan, match[1])
+    match = _FILE_ROW.fullmatch(asked)
+    found = _files_named(plan, asked if match is None else match[1])
     if not found:
         return None
+    if match is None:
+        raise UsageError(f"{asked!r} is a file of the export", hint=f"name a row of it: {quoted(f'{asked}:1')}")
     if len(found) > 1:
         some = ", ".join(plan.parts[part].path for part in found[:5])
         raise UsageError(f"{pluralize(len(found), 'file')} of the export end in {match[1]!r}", hint=f"name one: {some}")
-    part = plan.parts[found[0]]
-    if not 1 <= int(row) <= part.rows:
+    part, row = plan.parts[found[0]], int(match[2].replace(",", ""))
+    if not 1 <= row <= part.rows:
         hint = f"rows count from 1, without a header: 1 to {part.rows}" if part.rows else "name another file"
-        raise UsageError(f"{part.path} has {pluralize(part.rows, 'row')}, not a row {int(row)}", hint=hint)
-    return RowPlace(found[0], int(row))
+        raise UsageError(f"{part.path} has {pluralize(part.rows, 'row')}, not a row {row}", hint=hint)
+    return RowPlace(found[0], row)
 
 
 def _files_named(plan: Plan, file: str) -> list[int]:
@@ -69,24 +67,17 @@ def _ends_in(path: str, file: str) -> bool:
     return longer == shorter or (bool(shorter) and longer.endswith(shorter) and longer[-len(shorter) - 1] in "/!")
 
 
-def ask(database: Database, asked: list[str]) -> None:
-    """Put what was asked for into the table `asked`, so that no query has to quote it."""
-    database.run("CREATE OR REPLACE TABLE asked (id VARCHAR)")
-    database.append("asked", {"id": texts(asked)})
-
-
 def unknown(plan: Plan, directory: Directory, database: Database, asked: str) -> UsageError:
     """The error for a name that nothing has, with the nearest names of files or ids."""
     paths = [part.path for part in plan.parts]
     if match := _FILE_ROW.fullmatch(asked):
         near = difflib.get_close_matches(match[1], paths, n=3, cutoff=0.4) or paths[:3]
-        problem = f"the export of {directory.name} has no file {match[1]!r}, and the plan no id {asked!r}"
         return UsageError(
-            problem, hint=f"name a row of one of its files: {', '.join(near)}" if near else "name a uuid or an id"
+            f"the export of {directory.name} has no file {match[1]!r}, and the plan no id {asked!r}",
+            hint=f"name a row of one of its files: {', '.join(near)}",
         )
-    ask(database, [asked])
     hint = "name FILE:ROW, the uuid of an event, or a distinct_id"
-    if near := [id_ for (id_,) in database.rows(_NEAREST)]:
+    if near := [id_ for (id_,) in database.rows(_NEAREST, asked)]:
         hint = f"the nearest ids: {', '.join(near)}"
     elif near := difflib.get_close_matches(asked, paths, n=1):
         hint = f"name a row of the file: {quoted(f'{near[0]}:1')}"
