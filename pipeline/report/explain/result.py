@@ -7,26 +7,21 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from pipeline.ledger import EventRecord
 from pipeline.models import Reject
 from pipeline.plan.samples.source_pairs import SourcePair
 from pipeline.report.pairs import PairRow
 
 
-class InRequest(msgspec.Struct, frozen=True):
-    """The request that has an event, the event's place in it from 0, and the event's state: `not sent`, `waiting` (to
-    be sent again), `in doubt`, `accepted` or `refused`; `status` and `detail` are those of the last answer, `at` when
-    it came, or when the request was begun."""
+class InRequest(EventRecord, frozen=True, kw_only=True):
+    """The request that has an event, and the event's place in it from 0. The event's state is `not sent`, `waiting` (to
+    be sent again), `in doubt`, `accepted` or `refused`; `status` and `detail` are those of the last answer."""
 
     phase: str
     request: int
     place: int
     events: int
     canary: bool
-    state: str
-    status: int | None
-    detail: str
-    tries: int
-    at: str
 
 
 class Copy(msgspec.Struct, frozen=True):
