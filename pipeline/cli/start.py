@@ -127,7 +127,7 @@ class Way:
                 "Where will the events go? us or eu (PostHog), or the URL of another service; Enter if you do not know"
                 " yet, and for a rehearsal alone"
             )
-            self.answers.target = self._ask(question, (), _target, "Target", NOT_YET)
+            self._ask("target", question, (), _target, "Target", NOT_YET)
         self._end(self._plan(found, mapping))
 
     def _there(self) -> tuple[Plan, PlanStatus] | None:
@@ -176,7 +176,7 @@ class Way:
             return found.mappings[0]
         if found.mappings:
             question = "Several mappings recognise the rows. Which tool wrote them?"
-            self.answers.mapping = self._ask(question, found.mappings, lambda name: load(name) and name, "Number")
+            self._ask("mapping", question, found.mappings, _mapping, "Number")
             return self.answers.mapping
         words = "mapping", "new", *self.read, "--ask", "-o", str(file)
         self._show("No shipped mapping recognises the rows, so this drafts one:", *words)
@@ -198,7 +198,7 @@ class Way:
         if zones:
             why = "These had the offsets that receive times show; the project's settings in the tool name the right one"
         prompt = "Number, or the name of another" if zones else "Zone, such as Europe/Berlin or UTC"
-        self.answers.timezone = self._ask(f"In which time zone are the times? {why}.", zones, _zones, prompt)
+        self._ask("timezone", f"In which time zone are the times? {why}.", zones, _zones, prompt)
 
     def _plan(self, found: Surveyed, name: str) -> Plan:
         """The plan that is there, unless what it is made of has changed since; else a new one. It is ready.
@@ -298,15 +298,17 @@ class Way:
 
     def _keep(self) -> None:
         guided.write_progress(self.folder, self.progress)
-        guided.write_progress(self.folder, self.progress)
 
     def _ask(
-        self, question: str, options: Sequence[str], read: Callable[[str], str], prompt: str, default: str | None = None
-    ) -> str:
+        self, name: str, question: str, options: Sequence[str], read: Callable[[str], str], prompt: str,
+        default: str | None = None,
+    ) -> None:  # fmt: skip
+        """Ask for the answer of this name, and keep it."""
         _say(f"\n{question}")
         for number, option in enumerate(options, 1):
             _say(f"  {number}. {printable(option, 100)}")
-        return common.choose(prompt, options, read, default)
+        setattr(self.answers, name, common.choose(prompt, options, read, default))
+        self._keep()
 
     def _show(self, why: str, *words: str) -> None:
         _say(f"\n{why}")
@@ -326,6 +328,11 @@ class Way:
 
     def _stopped(self, code: int) -> Stopped:
         return Stopped(code, f"To go on from this step: {self.again}")
+
+
+def _mapping(name: str) -> str:
+    load(name)
+    return name
 
 
 def _target(text: str) -> str:
