@@ -298,7 +298,7 @@ def _answer(choice: Choice, columns: Mapping[str, str]) -> str:
         if answer := custom_answer(choice, given, columns):
             return answer
         other = f" or {FREE[choice.free][1]}" if choice.free else ""
-        raise UsageError(f"{printable(given, 60)!r} is not a number of the list{other}")
+        raise UsageError(f"{printable(given, 60)!r} is not a number of the list{other}", hint="answer again")
 
     click.echo("\n" + _folded(f"{choice.name}: {printable(choice.question, 600)}", 0), err=True)
     for number, option in enumerate(choice.options, 1):

@@ -23,7 +23,7 @@ from pipeline.plan.samples.source_pairs import Shown
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.explain.result import Explanation, Person, Update
-from pipeline.report.explain.rows import SENT_FIRST, Known, RowPlace, Rows, Sampled, sampled_rows
+from pipeline.report.explain.rows import SENT_FIRST, Known, RowPlace, Rows
 from pipeline.report.state import read_status
 from pipeline.text import pluralize, quoted
 
@@ -41,9 +41,8 @@ def explain(plan: Plan, directory: Directory, asked: str | None, options: Explai
     asked = asked and asked.encode("utf-8", "replace").decode()  # bytes of a command line that are not UTF-8
     with opened(directory) as database:
         known, shown = Known(plan, directory, database), Shown(options.show_values, options.show_ids)
-        sampled = sampled_rows(known)
-        kind, places, updates, persons = _named(known, sampled, asked)
-        rows = Rows(known, shown, sampled, places)
+        kind, places, updates, persons = _named(known, asked)
+        rows = Rows(known, shown, places)
         explained = [*rows]
         if kind in ("row", "uuid") and places:
             persons = [*rows.persons()]
@@ -55,14 +54,12 @@ def explain(plan: Plan, directory: Directory, asked: str | None, options: Explai
     )  # fmt: skip
 
 
-def _named(
-    known: Known, sampled: Sampled, asked: str | None
-) -> tuple[str, Sequence[RowPlace], Sequence[Update], Sequence[Person]]:
+def _named(known: Known, asked: str | None) -> tuple[str, Sequence[RowPlace], Sequence[Update], Sequence[Person]]:
     """What was asked for: its kind, and its rows, or its updates and people. An event that several rows have is that of
     the row that is sent."""
     if asked is None:
-        if sampled:
-            return "sample", [*sampled], [], []
+        if known.sampled:
+            return "sample", [*known.sampled], [], []
         name = known.directory.name
         raise UsageError(f"{name} has no sample of rows", hint=f"name a row: backcast explain {quoted(name)} FILE:ROW")
     if _UUID.fullmatch(asked):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -119,12 +119,15 @@ class Fact(NamedTuple):
 
 class Known:
     """`of` has the ledger: the plan, or its rehearsal until the plan was applied. `stage` is `send` or `rehearse`, ""
-    without a ledger."""
+    without a ledger. `sampled` are the rows of which the plan has the fields and rules, with their events."""
 
     def __init__(self, plan: Plan, directory: Directory, database: Database) -> None:
         self.plan, self.directory, self.database = plan, directory, database
         self.of, stage = refusing(directory)
         self.stage = stage if was_ever_applied(self.of.ledger) else ""
+        index = {part.path: number for number, part in enumerate(plan.parts)}
+        pairs = read_lines(directory.source_pairs, SourcePair) if directory.source_pairs.exists() else ()
+        self.sampled = _grouped((RowPlace(index[pair.file], pair.row), pair) for pair in pairs)
 
     def facts(self, ones: Sequence[object], others: Sequence[object], by: str, order: str, most: int) -> list[Fact]:
         """The events in whose two columns `by` are one of `ones` and the other of the same place: of each such two, at
@@ -217,22 +220,11 @@ class Known:
         )
 
 
-Sampled = Mapping[RowPlace, Sequence[SourcePair]]
-"""The rows of which the plan has the fields and rules, with their events."""
-
-
-def sampled_rows(known: Known) -> Sampled:
-    index = {part.path: number for number, part in enumerate(known.plan.parts)}
-    path = known.directory.source_pairs
-    pairs = read_lines(path, SourcePair) if path.exists() else ()
-    return _grouped((RowPlace(index[pair.file], pair.row), pair) for pair in pairs)
-
-
 class Rows:
     """Some rows, explained. What is known of all of them is read once."""
 
-    def __init__(self, known: Known, shown: Shown, sampled: Sampled, places: Sequence[RowPlace]) -> None:
-        self._known, self._shown, self._sampled, self._places = known, shown, sampled, places
+    def __init__(self, known: Known, shown: Shown, places: Sequence[RowPlace]) -> None:
+        self._known, self._shown, self._places = known, shown, places
         columns = [place.part for place in places], [place.row for place in places]
         facts = known.facts(*columns, "part, row", "part, row, position", MOST_EVENTS)
         self._facts = _grouped((one.at, one) for one in facts)
@@ -268,10 +260,10 @@ class Rows:
                 outcome = "left out" if all(event.code for event in events) else "planned"
             elif not rejects and not pairs:
                 outcome, codes = self._without_event(place)
-            names = {event.event for event in events} if place not in self._sampled else set()
-            others = (one for own in self._sampled.values() for one in own if one.event in names)
+            names = {event.event for event in events} if place not in self._known.sampled else set()
+            others = (one for own in self._known.sampled.values() for one in own if one.event in names)
             yield ExplainedRow(
-                self._known.plan.parts[place.part].path, place.row, outcome, codes, place in self._sampled,
+                self._known.plan.parts[place.part].path, place.row, outcome, codes, place in self._known.sampled,
                 next((f"{one.file}:{one.row}" for one in others), ""), events,
                 facts[0].alike - len(facts) if facts else 0, rejects, pairs, self._look(place),
             )  # fmt: skip
@@ -326,7 +318,7 @@ class Rows:
     def _pair(self, fact: Fact, file: str) -> SourcePair:
         """The event in the sample of the plan, or one without fields and rules."""
         uuid = uuid_text(*fact.key)
-        for pair in self._sampled.get(fact.at, ()):
+        for pair in self._known.sampled.get(fact.at, ()):
             if any(member.value == uuid for member in pair.members):
                 return pair
         return SourcePair(fact.name, int(format_utc(fact.time)[:4]), file, fact.row, "", [], 0, [], [], 0)

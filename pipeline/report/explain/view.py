@@ -77,12 +77,11 @@ class Sentences:
             line = next((one.line for one in event.members if one.name == "event"), 0)
             text_of = self.plan.mapping.text.splitlines()[line - 1].strip() if line else ""
             yield f"By the rule for {event.event_rule}" + (f", line {line} of the mapping: {text_of}" if line else "")
-        sent = [_place(copy) for copy in event.copies if not copy.code]
+        sent = [copy for copy in event.copies if not copy.code]
         if event.code and sent:
-            first = next(copy for copy in event.copies if not copy.code)
-            yield f"Sent in its place: {sent[0]}, uuid {first.uuid}"
+            yield f"Sent in its place: {_place(sent[0])}, uuid {sent[0].uuid}"
         elif sent:
-            yield f"Identical rows, each sent as an event of its own: {_names(sent)}"
+            yield f"Identical rows, each sent as an event of its own: {_names(map(_place, sent))}"
         if left_out := [f"{_place(copy)} ({copy.code})" for copy in event.copies if copy.code]:
             yield f"Copies that are left out: {_names(left_out)}"
         if event.more_copies:
@@ -163,8 +162,7 @@ def _show_row(console: Console, row: ExplainedRow, said: Sentences, directory: s
         _show_command(console, "A row with the same event name, with its rules:", like)
     for event in row.events:
         _show_event(console, event, said)
-    if row.more_events:
-        show_more(console, row.more_events, "event")
+    show_more(console, row.more_events, "event")
     shown = {(pair.anonymous_id, pair.user_id) for person in said.found.persons for pair in person.pairs}
     _show_pairs(console, [one for one in row.pairs if (one.anonymous_id, one.user_id) not in shown], said)
 
@@ -176,16 +174,14 @@ def _show_event(console: Console, event: ExplainedEvent, said: Sentences) -> Non
         _line(console, sentence, 2)
     fields = [(one.field, one.value, f"left out: {one.by}" if one.by else _names(one.to)) for one in event.fields]
     show_table(console, {"field of the row": 60, "value": _WIDE, "goes to": 120}, fields)
-    if event.more_fields:
-        show_more(console, event.more_fields, "field")
+    show_more(console, event.more_fields, "field")
     columns = {"property": 60, "value as sent": _WIDE} | ({"from; rule": 200} if event.members else {})
     rows = []
     for one in (*event.members, *event.properties):
         origin = (_names(one.fields), f"{one.rule}, line {one.line}" if one.line else one.rule)
         rows.append((one.name, one.value, "; ".join(filter(None, origin)))[: len(columns)])
     show_table(console, columns, rows)
-    if event.more_properties:
-        show_more(console, event.more_properties, "property")
+    show_more(console, event.more_properties, "property")
 
 
 def _show_person(console: Console, person: Person, said: Sentences) -> None:
