@@ -21,16 +21,11 @@ from pipeline.errors import UsageError
 from pipeline.extractors.named_files import files_of
 from pipeline.files import private, write_atomically
 from pipeline.mapper import Mapping
-from pipeline.plan.sealed.manifest import Plan
 from pipeline.storage import is_remote
 from pipeline.survey import Survey
 from pipeline.text import pluralize, quoted
 
 FILE = "start.json"
-FORMAT = "backcast.start/1"
-NOT_YET = "not yet"
-"""The answer of who has no target."""
-_OWN, _UTC = "own", "UTC"
 
 
 class Surveyed(msgspec.Struct, frozen=True):
@@ -59,7 +54,7 @@ class Answers(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """The plan that was made here last, and a digest of the files, the mapping and the command that it is made of."""
+    """The plan that was made here last, and a digest of the files, the mapping and the answers that it is made of."""
 
     made_of: str
     digest: str
@@ -72,7 +67,7 @@ class Progress(msgspec.Struct):
     answers: Answers = msgspec.field(default_factory=Answers)
     survey: Surveyed | None = None
     plan: Planned | None = None
-    format: str = FORMAT
+    format: str = "backcast.start/1"
 
 
 def folder_for(sources: Sequence[str]) -> Path:
@@ -85,10 +80,17 @@ def folder_for(sources: Sequence[str]) -> Path:
 
 
 def read_progress(folder: Path, sources: Sequence[str]) -> Progress:
-    """What was done in a folder so far. Raises UsageError if it contains other files, or is that of another export."""
+    """What was done in a folder so far. Raises UsageError if it is inside the export, where its files would be read as
+    rows, contains other files, or is that of another export."""
+    for source in map(Path, filterfalse(is_remote, sources)):
+        if folder.resolve().is_relative_to(source.resolve()):
+            elsewhere = os.path.relpath(source.resolve().with_name(f"{source.resolve().name}-import"))
+            raise UsageError(
+                f"the folder {folder} would be inside the export {source}",
+                hint=f"name a folder elsewhere, such as -o {quoted(elsewhere)}",
+            )
     whole = [source if is_remote(source) else os.path.abspath(source) for source in sources]
     if not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir())):
-        _refuse_inside(folder, whole)
         return Progress(whole)
     try:
         progress = msgspec.json.decode((folder / FILE).read_bytes(), type=Progress)
@@ -107,24 +109,12 @@ def read_progress(folder: Path, sources: Sequence[str]) -> Progress:
     return progress
 
 
-def _refuse_inside(folder: Path, sources: Sequence[str]) -> None:
-    """Raise UsageError for a folder in the export, where its files would be read as rows."""
-    for source in map(Path, filterfalse(is_remote, sources)):
-        if folder.resolve().is_relative_to(source.resolve()):
-            elsewhere = os.path.relpath(source.resolve().with_name(f"{source.resolve().name}-import"))
-            raise UsageError(
-                f"the folder {folder} would be inside the export {source}",
-                hint=f"name a folder elsewhere, such as -o {quoted(elsewhere)}",
-            )
-
-
 @private()
 def write_progress(folder: Path, progress: Progress) -> None:
     """Write it down. Raises UsageError if the folder cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        text = msgspec.json.format(msgspec.json.encode(progress), indent=2)
-        write_atomically(folder / FILE, text + b"\n")
+        write_atomically(folder / FILE, msgspec.json.format(msgspec.json.encode(progress), indent=2) + b"\n")
     except OSError as error:
         raise UsageError(f"cannot write {folder}: {error.strerror}", hint="name another folder: -o DIR") from None
 
@@ -140,10 +130,7 @@ def set_by(answers: Answers, given: Map[str, str]) -> Answers:
 
 def digest_of_files(sources: Sequence[str], folder: Path, settings: Map[str, str]) -> str:
     """A digest of the names, sizes and times of an export's files, and of how they are read: another one if any
-    changed.
-
-    Raises UsageError if a file of `folder` is among them, too, and UnreadableExport.
-    """
+    changed. Raises UsageError if a file of `folder` is among them, and UnreadableExport."""
     found = hashlib.sha256(ascii(sorted(settings.items())).encode())
     files, _ = files_of(sources, None, lambda code, where, detail: None)
     for file in files:
@@ -156,13 +143,6 @@ def digest_of_files(sources: Sequence[str], folder: Path, settings: Map[str, str
 
 def surveyed(survey: Survey, digest: str, sources: Sequence[str]) -> Surveyed:
     """What of a survey decides the next steps. Raises UsageError for files of several tools."""
-    at_utc = {month.offset for month in survey.zone.months} == {0}
-    clock = _OWN if (survey.last or "").endswith("Z") else _UTC if at_utc else ""
-    zones = [_UTC] if at_utc else survey.zone.names
-    return Surveyed(digest, survey.sentence, _mappings_of(survey, sources), clock, zones)
-
-
-def _mappings_of(survey: Survey, sources: Sequence[str]) -> list[str]:
     by_tools: dict[tuple[str, ...], list[str]] = {}
     for part in survey.parts:
         if part.tools:
@@ -175,9 +155,11 @@ def _mappings_of(survey: Survey, sources: Sequence[str]) -> list[str]:
         )
         raise UsageError(
             f"the files of this export come from different tools ({tools})",
-            hint=f"start with the files of one tool at a time: {_apart(list(by_tools.values()), sources)}",
+            hint=f"start with the files of one tool at a time: {_apart([*by_tools.values()], sources)}",
         )
-    return sorted(common)
+    at_utc = {month.offset for month in survey.zone.months} == {0}
+    clock = "own" if (survey.last or "").endswith("Z") else "UTC" if at_utc else ""
+    return Surveyed(digest, survey.sentence, sorted(common), clock, ["UTC"] if at_utc else survey.zone.names)
 
 
 def _apart(files: Sequence[Sequence[str]], sources: Sequence[str]) -> str:
@@ -191,12 +173,7 @@ def _apart(files: Sequence[Sequence[str]], sources: Sequence[str]) -> str:
 def asks_zone(mapping: Mapping, found: Surveyed) -> bool:
     """Whether the zone has to be named: the mapping reads local times, and nothing shows whose they are."""
     clocks = {clock.zone for clock in mapping.time}
-    return ("local" in clocks and found.clock != _OWN) or ("project" in clocks and not found.clock)
-
-
-def misses_zone(plan: Plan) -> bool:
-    """Whether a plan is not ready because of the zone of its times."""
-    return not plan.ready and any(gate.level == "stop" and "--timezone" in gate.detail for gate in plan.gates)
+    return ("local" in clocks and found.clock != "own") or ("project" in clocks and not found.clock)
 
 
 def made_of(found: Surveyed, mapping: Mapping, answers: Answers) -> str:

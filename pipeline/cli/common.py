@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from pipeline.errors import UsageError
+from pipeline.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -265,6 +266,22 @@ def ask(prompt: Callable[..., Any], question: str, unanswered: UsageError) -> An
             raise
         click.echo(err=True)
         raise unanswered from None
+
+
+def choose(prompt: str, options: Sequence[str], read: Callable[[str], str], default: str | None = None) -> str:
+    """The answer to a question on stderr: one of the options, by its number or its text, or what `read` makes of
+    another answer. If that raises UsageError, the error is shown, and the prompt again."""
+    while True:
+        given = click.prompt(prompt, default=default, err=True).strip()
+        if given.isdecimal() and 0 < int(given) <= len(options):
+            return options[int(given) - 1]
+        if same := [option for option in options if option.casefold() == given.casefold()]:
+            return same[0]
+        try:
+            return read(given)
+        except UsageError as error:
+            why = "; ".join(filter(None, (error.message, error.hint)))
+            click.echo(f"  {printable(why, 400)}", err=True)
 
 
 def ask_number(events: int, why: str) -> None:

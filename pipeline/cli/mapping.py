@@ -262,14 +262,16 @@ def draft_of(
     settings: Mapping[str, str],
     answers: dict[str, str] | None,
     keep: Callable[[], None] = lambda: None,
+    *,
+    notices: bool = True,
 ) -> str:
     """The starting mapping of an export. What is open is asked for, unless `answers` is None; each answer is added
-    there, and then `keep` is called. The notices of reading the export are printed to stderr."""
+    there, and then `keep` is called. The `notices` of reading the export are printed to stderr."""
     from pipeline.survey.recognition import Starter
 
     with tempfile.TemporaryDirectory() as spool:
         starter = Starter(sources, Path(spool), settings)
-        if starter.notices:
+        if notices and starter.notices:
             from pipeline.report.terminal.tables import show_notices
 
             show_notices(common.console(err=True), starter.notices)
@@ -290,22 +292,21 @@ def show_unfinished(name: str, choices: Mapping[str, str]) -> None:
 
 def _answer(choice: Choice, columns: Mapping[str, str]) -> str:
     """Ask for one choice; the answer in the spelling of the mapping."""
-    from pipeline.survey.draft import custom_answer
+    from pipeline.survey.draft import FREE, custom_answer
+
+    def read(given: str) -> str:
+        if answer := custom_answer(choice, given, columns):
+            return answer
+        other = f" or {FREE[choice.free][1]}" if choice.free else ""
+        raise UsageError(f"{printable(given, 60)!r} is not a number of the list{other}", hint="answer again")
 
     click.echo("\n" + _folded(f"{choice.name}: {printable(choice.question, 600)}", 0), err=True)
     for number, option in enumerate(choice.options, 1):
         click.echo(
             f"  {number}. {printable(option.text, 100)}\n{_folded(printable(option.evidence, 300), 7)}", err=True
         )
-    other = ", a column, or =TEXT for a fixed text" if choice.free else ""
-    while True:
-        given = click.prompt(f"Number{other}", default="1", err=True).strip()
-        if given.isdecimal() and 0 < int(given) <= len(choice.options):
-            return choice.options[int(given) - 1].text
-        if choice.free and (answer := custom_answer(given, columns)):
-            return answer
-        column = " or the name of a column" if choice.free else ""
-        click.echo(f"  {printable(given, 60)!r} is not a number of the list{column}", err=True)
+    prompt = f"Number, {FREE[choice.free][0]}" if choice.free else "Number"
+    return common.choose(prompt, [option.text for option in choice.options], read, "1")
 
 
 @mapping.command(epilog="Example: backcast mapping schema > mapping.schema.json")

@@ -122,7 +122,7 @@ def explain(directory: str, asked: str | None, options: ExplainOptions, report: 
     from pipeline import api
     from pipeline.errors import UsageError
     from pipeline.files import may_replace, write_atomically
-    from pipeline.report.explain.view import render_sample, show_explanation, show_sample
+    from pipeline.report.explain.view import render_sample, show_explanation
 
     if (asked is None) == (report is None):
         raise UsageError(
@@ -134,9 +134,7 @@ def explain(directory: str, asked: str | None, options: ExplainOptions, report: 
     found, plan = api.explain_plan(directory, asked, options), api.load_plan(directory)
     if report is not None:
         write_atomically(report, render_sample(found, plan).encode("utf-8", "backslashreplace"))
-        common.show(found, lambda console: show_sample(console, found, plan, str(report)), as_json=as_json)
-    else:
-        common.show(found, lambda console: show_explanation(console, found, plan, directory), as_json=as_json)
+    common.show(found, lambda console: show_explanation(console, found, plan, directory, report), as_json=as_json)
     return 0
 
 

@@ -87,8 +87,9 @@ class Database:
         return int(rows[0][0]) if rows and rows[0][0] is not None else 0
 
     @ctrl_c.as_keyboard_interrupt()
-    def rows(self, sql: str) -> list[Any]:
-        return self._connection.execute(sql).fetchall()
+    def rows(self, sql: str, *values: object) -> list[Any]:
+        """The rows of a query; `values` are those of its `$1`, `$2`."""
+        return self._connection.execute(sql, values).fetchall()
 
     def stream(self, sql: str, at_once: int = ROWS_AT_ONCE) -> Generator[pa.RecordBatch, None, None]:
         """A large result, batch by batch. Other statements may run between batches."""

@@ -135,7 +135,7 @@ def read_totals(path: Path) -> Totals:
 def read_events_sent(path: Path, events: Iterable[tuple[str, int, int]]) -> Iterator[EventRecord]:
     """What the ledger has of some events, each (phase, request, place in it), in their order. Raises BrokenLedger."""
     batch = (
-        "select state, status, detail, tries, begun, ended from batches where phase = ? and request = ?"
+        "select state, status, detail, tries, coalesce(ended, begun) from batches where phase = ? and request = ?"
         " and first <= ? and last >= ? and state != 'split' order by last - first limit 1"
     )
     refused = "select status, detail from refused_events where phase = ? and request = ? and event = ?"

@@ -124,14 +124,13 @@ class RefusalRecord(msgspec.Struct, frozen=True):
 
 class EventRecord(msgspec.Struct, frozen=True):
     """The batch that has an event, as the ledger records it; of a refused event, why. `state` is "" for an event that
-    was not begun."""
+    was not begun; `at` is when the last answer came, or when the batch was begun."""
 
     state: str = ""
     status: int | None = None
     detail: str = ""
     tries: int = 0
-    begun: str = ""
-    ended: str | None = None
+    at: str = ""
 
 
 class WarningCount(msgspec.Struct, frozen=True):

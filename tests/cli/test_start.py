@@ -92,7 +92,7 @@ def test_settings_of_files_go_to_each_step_and_are_kept(tmp_path: Path) -> None:
     code, shown = typed("start", "activity.xlsx", lines="=Visit\n", cwd=tmp_path)
     assert code == 130
     read = "activity.xlsx: read only the sheet 'Now', not 'Old log' (--set sheet=NAME)"
-    assert " ".join(shown.split()).count(read) == 2  # by survey, and by mapping new
+    assert " ".join(shown.split()).count(read) == 1
     chosen = "activity.xlsx --set 'sheet=Old log' --set header=3"
     words = "start", "activity.xlsx", "--set", "sheet=Old log", "--set", "header=3"
     code, shown = typed(*words, lines="2\n\n2\nnot yet\n", cwd=tmp_path)
@@ -165,12 +165,13 @@ def test_what_it_refuses_leaves_no_folder(tmp_path: Path) -> None:
 def test_a_folder_of_another_export_and_a_slip_in_its_file_are_named(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
+    shutil.copytree(SAMPLES / "june", tmp_path / "export")
     for progress, said in (
         ({"sources": ["/elsewhere"]}, "belongs to another export: /elsewhere"),
-        ({"sources": [str(tmp_path)], "answers": {"zone": "UTC"}}, "`zone`"),
+        ({"sources": [str(tmp_path / "export")], "answers": {"zone": "UTC"}}, "`zone`"),
     ):
         (here / "start.json").write_text(json.dumps(progress), "utf-8")
-        code, shown = typed("start", ".", "-o", "here", cwd=tmp_path)
+        code, shown = typed("start", "export", "-o", "here", cwd=tmp_path)
         assert (code, said in shown) == (2, True), shown
 
 

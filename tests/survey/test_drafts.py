@@ -23,7 +23,8 @@ from pipeline.mapper.language import sections as language
 from pipeline.mapper.language.loader import parse
 from pipeline.models import SealedOptions
 from pipeline.survey.columns import columns_of
-from pipeline.survey.draft import Draft, draft_mapping
+from pipeline.survey.draft import Choice, Draft, custom_answer, draft_mapping
+from pipeline.survey.draft.decisions import Option
 from pipeline.survey.recognition import MOST_KEYS, SAMPLE_ROWS
 from pipeline.survey.roles import keys_in
 from pipeline.survey.tables import largest_table, records_of, table_name, unique_columns
@@ -339,6 +340,20 @@ def test_open_choices_are_asked_on_a_terminal(tmp_path: Path) -> None:
     mapping = parse(mine.read_text("utf-8"), "mine")
     assert (mapping.open, mapping.event.arguments["const"]) == ({}, "Measured")
     assert mapping.distinct_id.first[0].arguments["ref"] == "/serial"
+
+
+def test_the_tool_of_rows_without_a_name_may_be_named(tmp_path: Path) -> None:
+    """A new name is taken, not that of a shipped tool; an option's text chooses it in any case."""
+    choice = Choice("tool", "which?", (Option("my_tool", ""),), "tool")
+    names = {name: custom_answer(choice, name, {}) for name in ("crm_2", "mixpanel", "My CRM", "2crm", "=crm")}
+    assert names == {"crm_2": "crm_2", "mixpanel": "", "My CRM": "", "2crm": "", "=crm": ""}
+    folder, mine = tmp_path / "exports", tmp_path / "mine.yaml"
+    folder.mkdir()
+    path = written(folder, SHAPES["sensor"]).rename(folder / "data.jsonl")
+    printed = asked(path, mine, "{CONST: Row}\n[/Serial]\nMixpanel\ncrm_2\n")
+    assert "'Mixpanel' is not a number of the list or a new tool's name" in printed
+    mapping = parse(mine.read_text("utf-8"), "mine")
+    assert (mapping.open, mapping.tool, mapping.event.arguments["const"]) == ({}, "crm_2", "row")
 
 
 def test_without_a_terminal_nothing_is_asked(call: Any, tmp_path: Path) -> None:

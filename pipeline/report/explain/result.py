@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from pipeline.ledger import EventRecord
 from pipeline.models import Reject
-from pipeline.plan.samples.source_pairs import SentProperty, SourceField
+from pipeline.plan.samples.source_pairs import SourcePair
 from pipeline.report.pairs import PairRow
 
-FORMAT = "backcast.explain/1"
 
-
-class InRequest(msgspec.Struct, frozen=True):
-    """The request that has an event, the event's place in it from 0, and the event's state: `not sent`, `waiting` (to
-    be sent again), `in doubt`, `accepted` or `refused`; `status` and `detail` are those of the last answer, `at` when
-    it came, or when the request was begun."""
+class InRequest(EventRecord, frozen=True, kw_only=True):
+    """The request that has an event, and the event's place in it from 0. The event's state is `not sent`, `waiting` (to
+    be sent again), `in doubt`, `accepted` or `refused`; `status` and `detail` are those of the last answer."""
 
     phase: str
     request: int
     place: int
     events: int
     canary: bool
-    state: str
-    status: int | None
-    detail: str
-    tries: int
-    at: str
 
 
 class Copy(msgspec.Struct, frozen=True):
@@ -40,27 +33,20 @@ class Copy(msgspec.Struct, frozen=True):
     code: str
 
 
-class ExplainedEvent(msgspec.Struct, frozen=True):
+class ExplainedEvent(SourcePair, frozen=True, kw_only=True):
     """An event that the mapping made of a row; `code` and `detail` say why it is left out, "" if it is sent.
 
-    If it is in the sample of the plan, it has the `fields` of the row, its entry of `events` in the mapping, and the
-    rule and line of each property. `copies` are the events of the same key. `difference` is what the last verification
-    found. `sent` is the event byte for byte, with values and ids shown.
+    Only if it is in the sample of the plan, it has the `fields` and `members`, its entry of `events` in the mapping,
+    and the rule and line of each property. `copies` are the events of the same key. `difference` is what the last
+    verification found. `sent` is the event byte for byte, with values and ids shown.
     """
 
     position: int
-    event: str
     distinct_id: str
     timestamp: str
     uuid: str
     code: str
     detail: str
-    event_rule: str
-    fields: list[SourceField]
-    more_fields: int
-    members: list[SentProperty]
-    properties: list[SentProperty]
-    more_properties: int
     request: InRequest | None
     copies: list[Copy]
     more_copies: int
@@ -80,7 +66,7 @@ class Update(msgspec.Struct, frozen=True):
     other: str
     timestamp: str
     names: list[str]
-    request: InRequest | None
+    request: InRequest
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -135,7 +121,7 @@ class Explanation(msgspec.Struct, frozen=True):
     refused: int
     values: bool
     ids: bool
-    rows: list[ExplainedRow]
-    updates: list[Update]
-    persons: list[Person]
-    format: str = FORMAT
+    rows: Sequence[ExplainedRow]
+    updates: Sequence[Update]
+    persons: Sequence[Person]
+    format: str = "backcast.explain/1"

@@ -1,64 +1,73 @@
-"""Rows of an export by the facts of a plan: their events, why some are left out, their copies and requests."""
+"""What a plan and its ledger have of rows, events and their requests, of merges, groups and profiles, and of people."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-import numpy as np
 from msgspec import UNSET, Raw
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from pipeline.encoder.encoded import decode_event
-from pipeline.identity.database import Database, numbers
-from pipeline.ledger import read_summary, was_ever_applied
+from pipeline.encoder.updates import SealedGroup, SealedLink
+from pipeline.id_hash import hash_id
+from pipeline.identity.database import Database, file_at
+from pipeline.ledger import read_batches, read_events_sent, was_ever_applied
 from pipeline.mask import IDS, MASK, SHOWN, masked
 from pipeline.models import Reject
-from pipeline.options import ExplainOptions
-from pipeline.plan.requests.values import EventValues
+from pipeline.plan.requests.query import add_ledger
+from pipeline.plan.requests.store import PackedRequest, read_events, read_requests
 from pipeline.plan.samples.examples import shown_value
 from pipeline.plan.samples.source_pairs import MOST_FIELDS, SentProperty, Shown, SourcePair
-from pipeline.plan.sealed.directory import EVENTS, Directory, read_lines
+from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, read_lines, sealed_file
+from pipeline.plan.sealed.freshness import read_ids
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.report.explain.names import RowPlace
-from pipeline.report.explain.people import People
-from pipeline.report.explain.result import Copy, ExplainedEvent, ExplainedRow, Explanation, InRequest, Person, Update
+from pipeline.plan.sealed.phases import line_decoder
+from pipeline.report.explain.result import Copy, ExplainedEvent, ExplainedRow, InRequest, Person, Update
 from pipeline.report.pairs import PairRow
 from pipeline.report.rejects import refusing
-from pipeline.report.state import read_status
 from pipeline.text import quoted
 from pipeline.timestamps import format_utc
 from pipeline.uuids import uuid_text
 
+MOST_IDS = 100
+MOST_ROWS = 10
+"""Rows of an id that are listed."""
 MOST_EVENTS = 50
 """Events of a row that are shown; a row of lists may make thousands."""
 MOST_COPIES = 20
 MOST_PERSONS = 3
 """People of the events of one row whose ids are shown."""
-_FOUND = f"""
-CREATE TABLE found AS
-SELECT part, row, position, number, place, name, distinct_id, time, hi, lo, code, coalesce(key_hi, hi) AS key_hi,
-    coalesce(key_lo, lo) AS key_lo, count(*) OVER (PARTITION BY part, row) AS of_row
-FROM facts SEMI JOIN wanted USING (part, row)
-QUALIFY row_number() OVER (PARTITION BY part, row ORDER BY position) <= {MOST_EVENTS}
+STATES = {"": "not sent", "begun": "in doubt", "settled": "accepted", "refused": "refused", "waiting": "waiting"}
+"""What the states of the ledger mean for an event."""
+SENT_FIRST = "code NULLS FIRST, ordinal, part, row, position"
+_JOINED = ("merge", "first_user")
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_FACTS = """
+SELECT {columns}, count(*) OVER (PARTITION BY {by}) AS alike
+FROM (SELECT * REPLACE (coalesce(key_hi, hi) AS key_hi, coalesce(key_lo, lo) AS key_lo) FROM facts)
+SEMI JOIN (SELECT unnest($1) AS {one}, unnest($2) AS {other}) USING ({by})
+QUALIFY row_number() OVER (PARTITION BY {by} ORDER BY {order}) <= {most} ORDER BY {order}
 """
-_COPIES = f"""
-SELECT key_hi, key_lo, part, row, position, hi, lo, code, of_key FROM (
-    SELECT keys.*, part, row, position, hi, lo, code, ordinal, count(*) OVER (PARTITION BY keys.key_hi, keys.key_lo)
-        AS of_key
-    FROM facts JOIN (SELECT DISTINCT key_hi, key_lo FROM found) AS keys
-    ON coalesce(facts.key_hi, hi) = keys.key_hi AND coalesce(facts.key_lo, lo) = keys.key_lo
-)
-WHERE of_key > 1 QUALIFY row_number() OVER (
-    PARTITION BY key_hi, key_lo ORDER BY code NULLS FIRST, ordinal, part, row, position) <= {MOST_COPIES}
-ORDER BY code NULLS FIRST, ordinal, part, row, position
+_BY_STATE = """
+SELECT coalesce(state, ''), code, count(*), min(time), max(time)
+FROM (FROM facts WHERE person = $1 AND distinct_id = $2) AS own LEFT JOIN ledger
+ON phase = 'events' AND own.code IS NULL AND own.number = ledger.number AND own.place BETWEEN first AND last
+GROUP BY state, code ORDER BY ALL
+"""
+_PAIRS = """
+SELECT decision, reason, anonymous_id, user_id, events, "where", epoch_us(first_seen), epoch_us(last_seen)
+FROM read_parquet({file}) WHERE list_contains($1, anonymous_id) OR list_contains($1, user_id)
+    OR list_contains($2, "where")
+ORDER BY decision IN ('merge', 'first_user') DESC, decision, reason, anonymous_id, user_id LIMIT $3
 """
 _OF_PART = """
 SELECT count(*) FILTER (sent), count(*) FILTER (NOT sent) FROM (
-    SELECT row, bool_or(code IS NULL) AS sent FROM facts WHERE part = {part} GROUP BY row)
+    SELECT row, bool_or(code IS NULL) AS sent FROM facts WHERE part = $1 GROUP BY row)
 """
 _LEFT_OUT = """
 SELECT code, count(*) FROM (
@@ -69,7 +78,17 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 
-class _Found(NamedTuple):
+class RowPlace(NamedTuple):
+    """The number of a file of the export, and of a row in it, from 1."""
+
+    part: int
+    row: int
+
+
+class Fact(NamedTuple):
+    """An event of the plan. `key_hi` and `key_lo` are the uuid before it was changed, `alike` counts the events that
+    were looked for in the same way."""
+
     part: int
     row: int
     position: int
@@ -83,107 +102,174 @@ class _Found(NamedTuple):
     code: str | None
     key_hi: int
     key_lo: int
-    of_row: int
+    alike: int
+
+    @property
+    def at(self) -> RowPlace:
+        return RowPlace(self.part, self.row)
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.key_hi, self.key_lo
+
+    @property
+    def uuid(self) -> str:
+        return uuid_text(self.hi, self.lo)
 
 
-class _Context(NamedTuple):
-    """What is known of the events of all rows: by request and place, by key, by uuid."""
+class Known:
+    """`of` has the ledger: the plan, or its rehearsal until the plan was applied. `stage` is `send` or `rehearse`, ""
+    without a ledger. `sampled` are the rows of which the plan has the fields and rules, with their events."""
 
-    encoded: Mapping[tuple[Any, int], bytes]
-    requests: Mapping[tuple[Any, int], InRequest]
-    copies: Mapping[tuple[int, int], list[Any]]
-    differences: Mapping[str, str]
-
-
-class Explainer:
-    """Explains rows of one plan. `sampled` are the rows of which the plan has the fields and rules."""
-
-    def __init__(self, plan: Plan, directory: Directory, database: Database, options: ExplainOptions) -> None:
-        self._plan, self._directory, self._database = plan, directory, database
-        self._shown = Shown(options.show_values, options.show_ids)
-        self._paths = [part.path for part in plan.parts]
-        self._of, stage = refusing(directory)
-        self._stage = stage if was_ever_applied(self._of.ledger) else ""
-        self.people = People(directory, database, self._paths, self._of.ledger if self._stage else None)
-        index = {path: number for number, path in enumerate(self._paths)}
+    def __init__(self, plan: Plan, directory: Directory, database: Database) -> None:
+        self.plan, self.directory, self.database = plan, directory, database
+        self.of, stage = refusing(directory)
+        self.stage = stage if was_ever_applied(self.of.ledger) else ""
+        index = {part.path: number for number, part in enumerate(plan.parts)}
         pairs = read_lines(directory.source_pairs, SourcePair) if directory.source_pairs.exists() else ()
         self.sampled = _grouped((RowPlace(index[pair.file], pair.row), pair) for pair in pairs)
 
-    def of_uuid(self, asked: str, hi: int, lo: int) -> Explanation | None:
-        """The row of the event with a uuid, the one that is sent if there are several; or a merge, a group or a
-        profile."""
-        those = (
-            f"SELECT part, row FROM facts WHERE hi = {hi} AND lo = {lo} ORDER BY code NULLS FIRST, part, row LIMIT 1"
-        )
-        if found := self._database.rows(those):
-            return self.of_rows(asked, "uuid", [RowPlace(*found[0])])
-        needle = f'"uuid":"{uuid_text(hi, lo)}"'.encode()
-        updates = [one for one in self.people.updates(lambda line: needle in line) if one.uuid == uuid_text(hi, lo)]
-        persons = [self.people.person(one.distinct_id) for one in updates]
-        return self.result(asked, "uuid", updates=updates, persons=persons) if updates else None
+    def facts(self, ones: Sequence[object], others: Sequence[object], by: str, order: str, most: int) -> list[Fact]:
+        """The events in whose two columns `by` are one of `ones` and the other of the same place: of each such two, at
+        most this many, the first in this order."""
+        one, other = by.split(", ")
+        columns = ", ".join(Fact._fields[:-1])
+        query = _FACTS.format(columns=columns, by=by, one=one, other=other, order=order, most=most)
+        return [Fact(*row) for row in self.database.rows(query, ones, others)] if ones else []
 
-    def of_rows(self, asked: str, kind: str, places: Sequence[RowPlace], *, persons: bool = True) -> Explanation:
-        columns = {name: numbers([getattr(one, name) for one in places]) for name in RowPlace._fields}
-        self._database.run("CREATE TABLE wanted (part BIGINT, row BIGINT)")
-        self._database.append("wanted", columns)
-        self._database.run(_FOUND)
-        found = [_Found(*one) for one in self._database.rows("FROM found ORDER BY part, row, position")]
-        sent = [one for one in found if one.number is not None]
-        at = [(int(one.number or 0), one.place) for one in sent]
-        with EventValues(self._directory, EVENTS) as values:
-            encoded = values.at(*(np.array([one[half] for one in at], np.int64) for half in (0, 1)))
-        context = _Context(
-            dict(zip(at, encoded, strict=True)),
-            self.people.requests(EVENTS, at),
-            _grouped(((one[0], one[1]), one) for one in self._database.rows(_COPIES)),
-            self._differences({uuid_text(one.hi, one.lo) for one in sent}),
-        )
-        by_place = _grouped((RowPlace(one.part, one.row), one) for one in found)
-        rejects = self._rejects(places)
-        pairs = _grouped((pair.where, pair) for pair in self.people.pairs_of([*map(self._name, places)]))
-        rows = [
-            self._row(one, by_place.get(one, []), context, rejects.get(one, []), pairs.get(self._name(one), []))
-            for one in places
-        ]
-        ids = [*(one.distinct_id for one in found), *(one.user_id for some in pairs.values() for one in some)]
-        known: list[Person] = []
-        for id_ in dict.fromkeys(ids if persons else ()):
-            if len(known) < MOST_PERSONS and not any(id_ in person.ids for person in known):
-                known.append(self.people.person(id_))
-        return self.result(asked, kind, rows, persons=[one for one in known if one.pairs or one.updates])
+    def copy(self, fact: Fact) -> Copy:
+        return Copy(self.plan.parts[fact.part].path, fact.row, fact.uuid, fact.code or "")
 
-    def result(
-        self, asked: str, kind: str, rows: Sequence[ExplainedRow] = (), updates: Sequence[Update] = (),
-        persons: Sequence[Person] = (),
-    ) -> Explanation:  # fmt: skip
-        summary = read_summary(self._of.ledger, most=0)
-        history = summary.history if self._stage else None
-        return Explanation(
-            self._directory.name, self._plan.digest, read_status(self._plan, self._directory).state, asked, kind,
-            self._stage, history.to if history else "", summary.totals.refused, *self._shown, [*rows], [*updates],
-            [*persons],
-        )  # fmt: skip
+    def sent(self, events: Sequence[tuple[PackedRequest, int]]) -> Iterator[InRequest]:
+        """The state of some events, each a request and the place in it."""
+        keys = ((request.phase, request.number, place) for request, place in events)
+        for (one, place), record in zip(events, read_events_sent(self.of.ledger, keys), strict=True):
+            own = asdict(record) | {"state": STATES[record.state]}
+            yield InRequest(
+                **own, phase=one.phase, request=one.number, place=place, events=one.events, canary=one.canary
+            )
+
+    def updates(self, named: Iterable[str]) -> list[Update]:
+        """The merges, groups and profiles with one of these uuids or ids, the first MOST_IDS of each phase."""
+        texts, found = set(named), list[Update]()
+        wanted = {msgspec.json.encode(text) for text in texts}
+        for phase in PHASES:
+            if phase == EVENTS or not (path := sealed_file(phase, self.directory)).exists():
+                continue
+            with path.open("rb") as lines:
+                places = (
+                    (request, place, line)
+                    for request in read_requests(self.directory, phase)
+                    for place, line in enumerate(islice(lines, request.events))
+                    if not wanted.isdisjoint(_STRING.findall(line))
+                )
+                of_phase = (self._update(path.name, *place) for place in places)
+                about = (one for one in of_phase if not texts.isdisjoint((one.uuid, one.distinct_id, one.other)))
+                found += islice(about, MOST_IDS)
+        return found
+
+    def _update(self, file: str, request: PackedRequest, place: int, line: bytes) -> Update:
+        record = line_decoder(request.phase)(line)
+        other, names = "", list[str]()
+        if isinstance(record, SealedLink):
+            id_, other = record.distinct_id, record.other
+        elif isinstance(record, SealedGroup):
+            id_, names = f"{record.type} {record.key}", list(msgspec.json.decode(record.set))
+        else:
+            id_ = record.distinct_id
+            written = (record.set, record.set_once, record.unset if isinstance(record.unset, Raw) else b"[]")
+            names = [name for one in written for name in msgspec.json.decode(one)]
+        number, (state,) = request.first + place + 1, self.sent([(request, place)])
+        return Update(request.phase, file, number, record.uuid, id_, other, format_utc(record.time), names, state)
+
+    def pairs(self, ids: Sequence[str] = (), places: Sequence[str] = ()) -> list[PairRow]:
+        """The pairs with any of these ids, or that any of these places, each `FILE:ROW`, is the first to have."""
+        if not self.directory.pairs.exists():
+            return []
+        query, most = _PAIRS.format(file=file_at(self.directory.pairs)), MOST_IDS * max(1, len(places))
+        rows = self.database.rows(query, ids, places, most)
+        return [PairRow(*row[:6], *(None if time is None else format_utc(time) for time in row[6:])) for row in rows]
+
+    def person(self, id_: str) -> Person:
+        """The ids that are one person with this one, the pairs that have any of them, and what is sent of them."""
+        ids, pairs, before = {id_: None}, list[PairRow](), 0
+        while before < len(ids) < MOST_IDS:
+            before = len(ids)
+            pairs = self.pairs([*ids])
+            joined = (pair for pair in pairs if pair.decision in _JOINED)
+            ids |= dict.fromkeys(one for pair in joined for one in (pair.anonymous_id, pair.user_id))
+        return Person([*ids], pairs, self.updates(ids))
+
+    def person_with_events(self, id_: str) -> Person | None:
+        """The same with what became of the events of this id; None if the plan has nothing of it."""
+        excluded = self.directory.excluded.exists() and id_ in read_ids(self.directory.excluded)
+        person = replace(self.person(id_), excluded=excluded)
+        batches = ((key, state) for state in STATES if state for key in read_batches(self.of.ledger, state))
+        add_ledger(self.database, batches)
+        counts = self.database.rows(_BY_STATE, hash_id(id_), id_)
+        if not counts:
+            return person if person.pairs or person.updates or excluded else None
+        rows = self.facts([hash_id(id_)], [id_], "person, distinct_id", "time, part, row", MOST_ROWS)
+        return replace(
+            person,
+            events={STATES[state]: count for state, code, count, *_ in counts if code is None},
+            left_out={code: count for _, code, count, *_ in counts if code is not None},
+            first=format_utc(min(first for *_, first, _ in counts)),
+            last=format_utc(max(last for *_, last in counts)),
+            rows=[*map(self.copy, rows)],
+        )
+
+
+class Rows:
+    """Some rows, explained. What is known of all of them is read once."""
+
+    def __init__(self, known: Known, shown: Shown, places: Sequence[RowPlace]) -> None:
+        self._known, self._shown, self._places = known, shown, places
+        columns = [place.part for place in places], [place.row for place in places]
+        facts = known.facts(*columns, "part, row", "part, row, position", MOST_EVENTS)
+        self._facts = _grouped((one.at, one) for one in facts)
+        columns = [one.key_hi for one in facts], [one.key_lo for one in facts]
+        copies = known.facts(*columns, "key_hi, key_lo", SENT_FIRST, MOST_COPIES)
+        self._copies = _grouped((one.key, one) for one in copies)
+        self._sent: dict[tuple[int, ...], tuple[InRequest, bytes]] = {}
+        by_request = _grouped((one.number, one) for one in facts if one.number is not None)
+        for request, events in read_events(known.directory, EVENTS, by_request):
+            own = by_request[request.number]
+            states = known.sent([(request, one.place) for one in own])
+            self._sent |= {one[:3]: (state, events[one.place]) for one, state in zip(own, states, strict=True)}
+        self._differences = self._read_differences({one.uuid for one in facts})
+        self._rejects = _grouped(self._read_rejects())
+        self._pairs = _grouped((pair.where, pair) for pair in known.pairs(places=[*map(self._name, places)]))
+
+    def persons(self) -> Iterator[Person]:
+        """The people of the events, and of the pairs of ids that the rows are the first to have."""
+        ids = [one.distinct_id for own in self._facts.values() for one in own]
+        ids += [one.user_id for own in self._pairs.values() for one in own]
+        found: list[Person] = []
+        for id_ in dict.fromkeys(ids):
+            if len(found) < MOST_PERSONS and not any(id_ in person.ids for person in found):
+                found.append(self._known.person(id_))
+        return (one for one in found if one.pairs or one.updates)
+
+    def __iter__(self) -> Iterator[ExplainedRow]:
+        for place in self._places:
+            facts, pairs = self._facts.get(place, []), self._pairs.get(self._name(place), [])
+            events, rejects = [*map(self._event, facts)], self._rejects.get(place, [])
+            outcome, codes = "rejected" if rejects else "update", dict[str, int]()
+            if events:
+                outcome = "left out" if all(event.code for event in events) else "planned"
+            elif not rejects and not pairs:
+                outcome, codes = self._without_event(place)
+            names = {event.event for event in events} if place not in self._known.sampled else set()
+            others = (one for own in self._known.sampled.values() for one in own if one.event in names)
+            yield ExplainedRow(
+                self._known.plan.parts[place.part].path, place.row, outcome, codes, place in self._known.sampled,
+                next((f"{one.file}:{one.row}" for one in others), ""), events,
+                facts[0].alike - len(facts) if facts else 0, rejects, pairs, self._look(place),
+            )  # fmt: skip
 
     def _name(self, place: RowPlace) -> str:
-        return f"{self._paths[place.part]}:{place.row}"
-
-    def _row(
-        self, place: RowPlace, found: list[_Found], context: _Context, rejects: list[Reject], pairs: list[PairRow]
-    ) -> ExplainedRow:
-        events = [self._event(one, context) for one in found]
-        names = {event.event for event in events}
-        others = (one for some in self.sampled.values() for one in some if one.event in names)
-        like = "" if place in self.sampled else next((f"{one.file}:{one.row}" for one in others), "")
-        outcome, codes = "rejected" if rejects else "update", dict[str, int]()
-        if events:
-            outcome = "left out" if all(event.code for event in events) else "planned"
-        elif not rejects and not pairs:
-            outcome, codes = self._without_event(place)
-        more = found[0].of_row - len(found) if found else 0
-        return ExplainedRow(
-            self._paths[place.part], place.row, outcome, codes, place in self.sampled, like, events, more, rejects,
-            pairs, self._look(place),
-        )  # fmt: skip
+        return f"{self._known.plan.parts[place.part].path}:{place.row}"
 
     def _without_event(self, place: RowPlace) -> tuple[str, dict[str, int]]:
         """What became of a row without an event, and the codes of which it has one if it is skipped.
@@ -191,77 +277,73 @@ class Explainer:
         A plan counts skipped rows by file and code and names none, so this is known only if all rows of the file that
         have no event became the same.
         """
-        seal = self._plan.parts[place.part]
-        ((sent, left_out),) = self._database.rows(_OF_PART.format(part=place.part))
+        plan, database = self._known.plan, self._known.database
+        seal, ((sent, left_out),) = plan.parts[place.part], database.rows(_OF_PART, place.part)
         if seal.skipped == left_out:
             return "update", {}
-        counted = dict(self._database.rows(_LEFT_OUT))
-        codes = {code: count for code, count in self._plan.skips.items() if count > counted.get(code, 0)}
+        counted = dict(database.rows(_LEFT_OUT))
+        codes = {code: count for code, count in plan.skips.items() if count > counted.get(code, 0)}
         return ("skipped" if seal.mapped == sent else "no event"), codes
 
     def _look(self, place: RowPlace) -> str:
         """A command that prints a row of JSON lines, if its file is on this machine."""
-        part = self._plan.parts[place.part]
+        part = self._known.plan.parts[place.part]
         if part.format != "jsonl" or part.member or part.codecs not in ((), ("gzip",)) or not Path(part.file).exists():
             return ""
         rows = f"grep -a '[^[:space:]]' | sed -n {place.row}p"  # blank lines are not rows
         return f"{'gzip -dc' if part.codecs else 'cat'} {quoted(part.file)} | {rows}"
 
-    def _event(self, found: _Found, context: _Context) -> ExplainedEvent:
-        uuid, code, place = uuid_text(found.hi, found.lo), found.code or "", RowPlace(found.part, found.row)
-        mapped = uuid_text(found.key_hi, found.key_lo)  # the uuid before it was changed
-        pairs = (one for one in self.sampled.get(place, ()) if any(member.value == mapped for member in one.members))
-        pair, shown_id = next(pairs, None), found.distinct_id if self._shown.ids else MASK
-        example = self._plan.examples.get(code)
-        here = example is not None and (example.part, example.row) == (self._paths[found.part], found.row)
-        copies = context.copies.get((found.key_hi, found.key_lo), [])
-        others = [
-            Copy(self._paths[part], row, uuid_text(hi, lo), why or "")
-            for _, _, part, row, position, hi, lo, why, _ in copies
-            if (part, row, position) != found[:3]
-        ]
-        encoded = context.encoded.get((found.number, found.place))
+    def _event(self, fact: Fact) -> ExplainedEvent:
+        code, copies = fact.code or "", self._copies[fact.key]
+        others = [self._known.copy(one) for one in copies if one[:3] != fact[:3]]
+        request, encoded = self._sent.get(fact[:3], (None, None))
+        own = self._known.copy(fact)
+        example = self._known.plan.examples.get(code)
+        here = example is not None and (example.part, example.row) == (own.file, own.row)
+        pair, shown_id = self._pair(fact, own.file), fact.distinct_id if self._shown.ids else MASK
+        given = {"distinct_id": shown_id, "uuid": own.uuid}
         properties = [] if encoded is None else self._properties(encoded, pair)
-        given = {"distinct_id": shown_id, "uuid": uuid}
-        members = [replace(one, value=given.get(one.name, one.value)) for one in (pair.members if pair else ())]
+        pair = replace(
+            pair, members=[replace(one, value=given.get(one.name, one.value)) for one in pair.members],
+            properties=properties[:MOST_FIELDS], more_properties=max(0, len(properties) - MOST_FIELDS),
+        )  # fmt: skip
         return ExplainedEvent(
-            found.position, found.name, shown_id, format_utc(found.time), uuid, code,
-            example.detail if here and example else "", pair.event_rule if pair else "", pair.fields if pair else [],
-            pair.more_fields if pair else 0,
-            members, properties[:MOST_FIELDS], max(0, len(properties) - MOST_FIELDS),
-            context.requests.get((found.number, found.place)), others,
-            copies[0][-1] - 1 - len(others) if copies else 0, context.differences.get(uuid, ""),
-            Raw(encoded) if encoded is not None and all(self._shown) else UNSET,
+            **asdict(pair), position=fact.position, distinct_id=shown_id, timestamp=format_utc(fact.time),
+            uuid=own.uuid, code=code, detail=example.detail if here and example else "", request=request,
+            copies=others, more_copies=copies[0].alike - 1 - len(others),
+            difference=self._differences.get(own.uuid, ""),
+            sent=Raw(encoded) if encoded is not None and all(self._shown) else UNSET,
         )  # fmt: skip
 
-    def _properties(self, encoded: bytes, pair: SourcePair | None) -> list[SentProperty]:
-        """The properties as they are sent, with their rules if the pair has them."""
-        event, known = decode_event(encoded), {one.name: one for one in (pair.properties if pair else ())}
+    def _pair(self, fact: Fact, file: str) -> SourcePair:
+        """The event in the sample of the plan, or one without fields and rules."""
+        uuid = uuid_text(*fact.key)
+        for pair in self._known.sampled.get(fact.at, ()):
+            if any(member.value == uuid for member in pair.members):
+                return pair
+        return SourcePair(fact.name, int(format_utc(fact.time)[:4]), file, fact.row, "", [], 0, [], [], 0)
+
+    def _properties(self, encoded: bytes, pair: SourcePair) -> list[SentProperty]:
+        """The properties as they are sent, with the rules that the pair has."""
+        event, known = decode_event(encoded), {one.name: one for one in pair.properties}
         return [
             replace(known.get(name, SentProperty(name, "", [], "", 0)), value=shown_value(event, name, self._shown))
             for name in event.properties
             if name != "distinct_id"
         ]
 
-    def _rejects(self, places: Sequence[RowPlace]) -> dict[RowPlace, list[Reject]]:
-        """The rejects of some rows."""
-        wanted = {(self._paths[place.part], place.row): place for place in places}
-        rows = re.compile(rb'"row":(?:%b),' % b"|".join(b"%d" % row for row in {place.row for place in places}))
-        decode = msgspec.json.Decoder(Reject).decode
-        with self._directory.rejects.open("rb") as lines:
-            found = (decode(line) for line in lines if rows.search(line))
-            named = ((wanted.get((one.part, one.row)), one) for one in found)
-            return _grouped((place, self._masked(place, one)) for place, one in named if place is not None)
+    def _read_rejects(self) -> Iterator[tuple[RowPlace, Reject]]:
+        """The rejects of the rows, masked unless both values and ids are shown."""
+        plan, known = self._known.plan, SHOWN if self._shown.ids else SHOWN - IDS
+        wanted = {(plan.parts[place.part].path, place.row): place for place in self._places}
+        for one in read_lines(self._known.directory.rejects, Reject):
+            if place := wanted.get((one.part, one.row)):
+                text = one.record if all(self._shown) else masked(one.record, plan.parts[place.part].dialect, known)
+                yield place, replace(one, record=text)
 
-    def _masked(self, place: RowPlace, reject: Reject) -> Reject:
-        if all(self._shown):
-            return reject
-        known = SHOWN if self._shown.ids else SHOWN - IDS
-        return replace(reject, record=masked(reject.record, self._plan.parts[place.part].dialect, known))
-
-    def _differences(self, uuids: set[str]) -> dict[str, str]:
+    def _read_differences(self, uuids: set[str]) -> dict[str, str]:
         """What the last verification found of these events."""
-        path = self._of.differences
+        path = self._known.of.differences
         found = (one for one in read_lines(path, dict[str, Any]) if one.get("uuid") in uuids) if path.exists() else ()
         return {one["uuid"]: ", ".join([one["kind"], *one.get("changed", ())]) for one in found}
 

@@ -60,12 +60,13 @@ def show_table(
         cells = zip(row, columns.values(), strict=True)
         shown.add_row(*(text(one, limit) if isinstance(one, str) else _cell(one) for one, limit in cells))
     console.print(shown)
-    if most is not None and len(every) > most:
-        show_more(console, len(every) - most)
+    show_more(console, len(every) - len(every[:most]))
 
 
 def show_more(console: Console, count: int, noun: str = "") -> None:
-    console.print(Text(pluralize(count, f"more {noun}") if noun else f"{count:,} more", style="dim"))
+    """How many are not shown; nothing if all are."""
+    if count:
+        console.print(Text(pluralize(count, f"more {noun}") if noun else f"{count:,} more", style="dim"))
 
 
 def _cell(value: int | Text) -> str | Text:

@@ -8,12 +8,14 @@ that a person has already made.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
 import msgspec
 
 from pipeline.extractors.file_rules import ESCAPE, FOLDERS, HEADER, NAN, rules_set
+from pipeline.mapper import available
 from pipeline.mapper.language.scalars import comment, quoted, scalar
 from pipeline.mapper.language.sections import FORMAT
 from pipeline.survey.columns import LIST, Column
@@ -26,7 +28,7 @@ from pipeline.survey.fields import OBJECT, OBJECT_TEXT
 from pipeline.survey.tables import Table
 from pipeline.text import pluralize, printable
 
-__all__ = ["Choice", "Draft", "custom_answer", "draft_mapping"]
+__all__ = ["FREE", "Choice", "Draft", "custom_answer", "draft_mapping"]
 
 MOST_COLUMNS = 120
 """How many columns the comment at the end lists."""
@@ -68,8 +70,20 @@ def draft_mapping(
     return Draft(_head(known, unsent) + body + cases, tuple(choices), columns)
 
 
-def custom_answer(text: str, columns: Mapping[str, str]) -> str:
-    """An answer other than the options, as YAML: a column, or `=TEXT` for a fixed string; "" for neither."""
+FREE = {
+    "column": ("a column, or =TEXT for a fixed text", "the name of a column"),
+    "tool": ("or a name such as my_tool", "a new tool's name: a letter, then letters, digits and _, in lower case"),
+}
+"""What else than an option answers a choice, in a question, and in the error for another answer."""
+
+
+def custom_answer(choice: Choice, text: str, columns: Mapping[str, str]) -> str:
+    """An answer other than the options, as YAML: a column, or `=TEXT` for a fixed string; or the name of a tool that is
+    not a shipped one. "" for anything else."""
+    if choice.free == "tool":
+        return text if re.fullmatch("[a-z][a-z0-9_]*", text) and text not in available() else ""
+    if not choice.free:
+        return ""
     if text.startswith("=") and len(text) > 1:
         return f"{{const: {scalar(text[1:])}}}"
     return columns.get(text) or (text if text in columns.values() else "")
@@ -115,7 +129,7 @@ def _choose_files(known: Decisions) -> None:
     table = known.table
     if not table.name:
         question = "no file or folder names the tool of the rows. Its name is part of every uuid."
-        known.choose(Choice("tool", question, (Option(known.tool, "a name for the source"),)))
+        known.choose(Choice("tool", question, (Option(known.tool, "a name for the source"),), "tool"))
     if table.others:
         names = ", ".join(
             f"{name or 'one without a name'} ({pluralize(files, 'file')})" for name, files in table.others[:MOST_TABLES]

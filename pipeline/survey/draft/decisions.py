@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
@@ -35,13 +36,13 @@ class Option:
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What the rows do not show. The draft uses the first of `options`. `free`: another column, or `=TEXT` for a fixed
-    string, is an answer, too."""
+    """What the rows do not show. The draft uses the first of `options`. `free` says which other answers it takes:
+    `column` (another column, or `=TEXT` for a fixed string), `tool` (another name), or "" for none."""
 
     name: str
     question: str
     options: tuple[Option, ...]
-    free: bool = False
+    free: Literal["", "column", "tool"] = ""
 
     @property
     def sentence(self) -> str:

@@ -34,7 +34,7 @@ def event_section(known: Decisions) -> str:
         question = "no column seems to name the event. Name what a row records, or choose a column."
         guess = columns and _KIND.search(columns[0].name) and len(columns[0].texts) > 1
         options = [*categories, constant] if known.nameless or guess else [constant, *categories]
-        text, lines = known.choose(Choice("event", question, tuple(options[:MOST_OPTIONS]), free=True))
+        text, lines = known.choose(Choice("event", question, tuple(options[:MOST_OPTIONS]), free="column"))
         best = next((column for column in known.others if known.ref(column) == text), None)
         if best is None:
             return "\n".join(["", *lines, f"event: {text}"])
@@ -48,7 +48,7 @@ def event_section(known: Decisions) -> str:
             question += " Name what such a row records, or choose a column."
             others = [one for one in categories if one.text != text]
             fallback, comments = known.choose(
-                Choice("event_without_name", question, (constant, *others)[:MOST_OPTIONS], free=True)
+                Choice("event_without_name", question, (constant, *others)[:MOST_OPTIONS], free="column")
             )
             lines += comments
         text = f"{{first: [{text}, {fallback}]}}"

@@ -46,7 +46,7 @@ def people_sections(known: Decisions) -> str:
         options.append(Option(f"[{{const: {name}}}]", "every row belongs to one person of this name"))
     text, lines = options[0].text, list[str]()
     if question or "distinct_id" in known.answers:
-        text, lines = known.choose(Choice("distinct_id", question, tuple(options), free=True))
+        text, lines = known.choose(Choice("distinct_id", question, tuple(options), free="column"))
         text = text if text.startswith("[") else f"[{text}]"
     chosen = texts.get(text) or [one for one in known.people if text == f"[{known.ref(one.column)}]"]
     if chosen:

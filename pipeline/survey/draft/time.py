@@ -71,7 +71,7 @@ def _column(known: Decisions) -> tuple[str, list[str]]:
             options += [Option(known.ref(one), f"no time; {one.evidence()}") for one in columns]
     if not question and "time" not in known.answers:
         return options[0].text, []
-    return known.choose(Choice("time", question, tuple(options[:MOST_OPTIONS]), free=True))
+    return known.choose(Choice("time", question, tuple(options[:MOST_OPTIONS]), free="column"))
 
 
 def _hours_beside_days(known: Decisions) -> Column | None:
