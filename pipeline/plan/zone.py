@@ -17,7 +17,8 @@ import msgspec
 from pipeline.clock_offsets import ENOUGH, MonthOffset, by_day, is_possible, month_name, month_of, most_frequent
 from pipeline.plan.sealed.facts import MonthEvidence
 from pipeline.survey.zones import candidates
-from pipeline.timestamps import DAY, ZoneClock
+from pipeline.timestamps import DAY
+from pipeline.zone_clock import ZoneClock
 
 SHARE = 10
 """A day or a month proves and contradicts nothing if less than one row in SHARE shows the offset: history that was

@@ -9,7 +9,7 @@ from itertools import islice
 
 from pipeline.clock_offsets import MonthOffset, month_name, most_frequent, offset_name
 from pipeline.survey.shape import MonthZone, ZoneSurvey
-from pipeline.timestamps import zone, zone_names
+from pipeline.zone_clock import zone, zone_names
 
 MOST_NAMES = 8
 COMMON = (
