@@ -25,7 +25,7 @@ from pipeline.models import SealedOptions
 from pipeline.survey.columns import columns_of
 from pipeline.survey.draft import Draft, draft_mapping
 from pipeline.survey.recognition import MOST_KEYS, SAMPLE_ROWS
-from pipeline.survey.roles import keys_in
+from pipeline.survey.roles.ids import keys_in
 from pipeline.survey.tables import largest_table, records_of, table_name, unique_columns
 from tests.support.export_shapes import SHAPES, R, Shape, T, U, iso, lines
 

@@ -8,10 +8,11 @@ from decimal import Decimal
 
 from pipeline.mapper.codegen.conversions import as_comma_number
 from pipeline.mapper.language.scalars import comment, quoted, scalar
-from pipeline.survey import roles
 from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import Choice, Decisions, Option
 from pipeline.survey.fields import OBJECT_TEXT
+from pipeline.survey.roles.ids import keys_in
+from pipeline.survey.roles.properties import entry_keys, renames_in, small_unit
 from pipeline.values import raw
 
 _SMALL_UNIT = re.compile(
@@ -26,8 +27,8 @@ def key_section(known: Decisions) -> str:
     """What makes a row one event of the tool: a column that no two rows share."""
     timed = {one.column.steps for one in known.clocks}
     people = {one.column.steps for one in known.people if one.known}
-    likely = [one for one in roles.keys_in(known.columns.values()) if one.steps not in timed | people]
-    named = roles.keys_in(likely, likely=False)
+    likely = [one for one in keys_in(known.columns.values()) if one.steps not in timed | people]
+    named = keys_in(likely, likely=False)
     enough = len(known.table.records) >= ENOUGH_ROWS
     best = next((one for one in likely if _is_unique(known, one) and (enough or one in named)), None)
     if best is None:
@@ -63,7 +64,7 @@ def property_sections(known: Decisions) -> str:
     flat = known.opened is None
     define, lines = ("", []) if known.opened is None else _opened(known, known.opened)
     own = () if known.opened is None else (known.opened.steps[0],)
-    renames = roles.renames_in(one for one in known.columns.values() if one.steps not in known.dropped)
+    renames = renames_in(one for one in known.columns.values() if one.steps not in known.dropped)
     renamed = {steps[-1]: new for steps, new in renames.items() if steps[:-1] == own}
     sets = {} if flat else _beside(known, {steps[0]: new for steps, new in renames.items() if len(steps) == 1})
     dropped = [steps for steps in dict.fromkeys(known.dropped) if steps[:-1] == own or len(steps) == 1]
@@ -95,7 +96,7 @@ def property_sections(known: Decisions) -> str:
 def _opened(known: Decisions, column: Column) -> tuple[list[str], list[str]]:
     """The definition of a list of keys and values, and the line that opens the event's own properties."""
     ref, define = known.ref(column), list[str]()
-    if (entries := roles.entry_keys(column)) is not None:
+    if (entries := entry_keys(column)) is not None:
         name = re.sub(r"\W", "_", column.steps[0])
         define = ["", "define:", f"  {name}:", *_entries(ref, *entries)]
         ref = quoted(f"@{name}")
@@ -159,7 +160,7 @@ def _decimal_commas(known: Decisions) -> list[str]:
 
 def _amounts(known: Decisions) -> tuple[dict[str, str], list[str]]:
     """The properties that are set to amounts in whole units, and comments if the choice is open."""
-    found = [(one, unit) for one in known.columns.values() if (unit := roles.small_unit(one)) is not None]
+    found = [(one, unit) for one in known.columns.values() if (unit := small_unit(one)) is not None]
     if not found:
         return {}, []
     evidence = "; ".join(f"{one.path} in {unit:,}ths: {one.evidence()}" for one, unit in found[:3])

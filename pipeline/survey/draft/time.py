@@ -8,7 +8,7 @@ from pipeline.mapper.language.scalars import quoted, scalar
 from pipeline.survey.clock import ENOUGH, Clock
 from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without
-from pipeline.survey.roles import TimeColumn, received_in
+from pipeline.survey.roles.times import TimeColumn, received_in
 from pipeline.text import pluralize, printable
 from pipeline.timestamps import format_utc
 
