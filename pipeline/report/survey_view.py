@@ -111,7 +111,7 @@ def next_step_of(survey: Survey, sources: Sequence[str], settings: Mapping[str, 
     if not survey.tool:
         mapping = f"backcast mapping new {names} --ask -o mapping.yaml"
         return NextStep("Write a mapping for this export, which asks what the rows do not show:", mapping)
-    zone = f" --timezone {survey.zone.names[0]}" if survey.zone.names else ""
+    zone = "".join(f" --timezone {one}" for one in " ".join(survey.zone.names[:1]).split())
     sentence = "Plan it; nothing is sent."
     if len(survey.zone.names) > 1:
         sentence += " Other zones have these offsets too: name the one that the project has."
@@ -239,7 +239,7 @@ def _zone_months(console: Console, survey: Survey) -> None:
         for month in zone.months[-_most(console, MOST_MONTHS) :]
     ]
     show_table(console, {"month": 20, "clock": 40, "#rows": 0, "#of": 0}, rows)
-    if zone.names:
+    if len(zone.names) > 1:
         console.print(Text("Zones with these offsets: " + ", ".join(zone.names), style="dim"))
 
 

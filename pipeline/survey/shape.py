@@ -67,7 +67,7 @@ class MonthZone(msgspec.Struct, frozen=True):
 
 class ZoneSurvey(msgspec.Struct, frozen=True):
     """The clock compared with the receive time, the field `received`. `names` are zones that had these offsets in these
-    months: candidates, not proof."""
+    months: candidates, not proof. If the zone changed, the only one is `ZONE ZONE@DATE`."""
 
     received: str
     months: list[MonthZone]
