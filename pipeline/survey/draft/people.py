@@ -92,10 +92,10 @@ def _identified(one: IdColumn) -> set[int]:
 
 
 def _common_placeholders(one: IdColumn) -> list[tuple[str, bool]]:
-    """The frequent values of a column that look like placeholders, and whether they are certainly not ids."""
+    """The values of a column that look like placeholders, and whether they are certainly not ids."""
     found, column = [], one.column
     many = len(column.values) >= 50 and len(column.texts) >= 10
-    for text, count in column.texts.most_common(5):
+    for text, count in column.texts.most_common():
         common = many and count > COMMON_SHARE * len(column.values)
         if (known := is_placeholder(text) or not any(map(str.isalnum, text))) or (
             one.of != SESSION and (common or _NO_ID.fullmatch(text))

@@ -30,7 +30,12 @@ _EMAIL = re.compile(r"(?:^|_)e?mail(?:_address)?$|^e_mail$")
 _KEY = (
     "uuid", "insert_id", "message_id", "event_id", "event_uuid", "hit_id", "transaction_id", "id", "row_id", "log_id",
 )  # fmt: skip
-_LIKELY_KEY = re.compile(r"(?:_(?:id|uuid|guid|key|no|nr|number|nummer))$|^(?:guid|number|nr|no)$")
+_LIKELY_KEY = re.compile(
+    r"(?:_(?:id|uuid|guid|key|no|nr|number|nummer))$|^(?:guid|number|nr|no)$"
+    r"|^(?:event|message|insert|hit|row|record|transaction)(?:id|uuid|guid)$"
+)
+_CODE = re.compile(r"(?=\S*[0-9])(?=\S*[A-Za-z])[A-Za-z0-9][A-Za-z0-9_.:#-]*$", re.ASCII)
+"""What an id of a row looks like, whatever its column is called: `B-1001`, a hash, a uuid."""
 _OF_AN_OBJECT = frozenset(("id", "uuid", "guid", "key", "email", "username"))
 """Members that are ids of the object they are in: `user.id`."""
 _WRAPPERS = frozenset(("data", "attributes", "properties", "relationships", "object"))
@@ -123,10 +128,20 @@ def _could_be_id(column: Column) -> bool:
 
 
 def keys_in(columns: Iterable[Column], *, likely: bool = True) -> list[Column]:
-    """The columns that may be a row's own id, the best first; `likely`: also names that only end as ids do."""
+    """The columns that may be a row's own id, the best first; `likely`: also names that only end as ids do, and columns
+    of different codes."""
     found = [column for column in columns if _fits_id(column) and not _is_of_another(column)]
     usual = named(found, _KEY)
-    return [*usual, *(one for one in found if likely and one not in usual and _LIKELY_KEY.search(one.name))]
+    if not likely:
+        return usual
+    ending = [one for one in found if one not in usual and is_named_as_key(one)]
+    codes = [one for one in found if len(one.texts) == one.of and one.matching(_CODE) == 1]
+    return [*usual, *ending, *(one for one in codes if one not in usual and one not in ending)]
+
+
+def is_named_as_key(column: Column) -> bool:
+    """Whether a column's name ends as those of ids do."""
+    return bool(_LIKELY_KEY.search(column.name))
 
 
 def _is_of_another(column: Column) -> bool:

@@ -23,14 +23,14 @@ _SMALL_UNITS = (
 )
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _AGENT = re.compile(r"(?:Mozilla|Opera|Dalvik|okhttp)/|\S+/\d\S* CFNetwork/")
-_COUNTRY = re.compile(r"[A-Z]{2}$", re.ASCII)
+_COUNTRY, _COUNTRY_NAME = re.compile(r"[A-Z]{2}$", re.ASCII), re.compile(r"(?!.{1,3}$)[^\d]+$")
 _RENAMES: tuple[tuple[str, str, re.Pattern[str] | None], ...] = (
     (r"^(?:page_?|current_?|document_|full_)?ur[li]$|^page_location$|^href$", "$current_url", _URL),
     (r"^(?:page_|http_)?referr?er(?:_url)?$|^page_referr?er$", "$referrer", _URL),
     (r"user_?agent$|^ua$|^agent$", "$raw_user_agent", _AGENT),
     (r"(?:^|_)ip(?:_?addr(?:ess)?)?$|ipaddress$", "$ip", IP),
     (r"^(?:geo_)?country(?:_?code)?$|^country_iso$|^land$", "$geoip_country_code", _COUNTRY),
-    (r"^(?:geo_)?country(?:_name)?$", "$geoip_country_name", None),
+    (r"^(?:geo_)?country(?:_name)?$", "$geoip_country_name", _COUNTRY_NAME),
     (r"^(?:geo_)?city(?:_name)?$", "$geoip_city_name", None),
     (r"^browser(?:_name)?$", "$browser", None),
     (r"^os(?:_name)?$|^operating_system(?:_name)?$", "$os", None),
@@ -98,7 +98,11 @@ def renames_in(columns: Iterable[Column]) -> dict[Steps, str]:
                 column.steps not in renames
                 and new not in taken
                 and re.search(name, column.name)
-                and (column.share("text") >= 0.9 if pattern is None else column.matching(pattern) >= 0.8)
+                and (
+                    column.share("text") >= 0.9
+                    if pattern is None
+                    else column.matching(pattern) >= (0.95 if pattern is _COUNTRY else 0.8)
+                )
             ):
                 renames[column.steps] = new
                 taken.add(new)
