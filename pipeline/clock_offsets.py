@@ -9,7 +9,7 @@ zone with it by day.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date
 from itertools import groupby
 from typing import NamedTuple
@@ -57,7 +57,7 @@ def count_offsets(walls: NDArray[np.int64], received: NDArray[np.int64]) -> Coun
     )
 
 
-def by_day(evidence: Counter[tuple[int, int]]) -> Iterator[tuple[int, Counter[int]]]:
+def by_day(evidence: Mapping[tuple[int, int], int]) -> Iterator[tuple[int, Counter[int]]]:
     """Each day in order, with how many of its rows show each offset."""
     for day, offsets in groupby(sorted(evidence.items()), key=lambda item: item[0][0]):
         yield day, Counter({offset: count for (_, offset), count in offsets})

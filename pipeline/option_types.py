@@ -194,7 +194,7 @@ def zones_of(timezone: str | Sequence[str]) -> tuple[tuple[str, str], ...]:
 
     Raises UsageError for a name that is not in the time zone database.
     """
-    from pipeline.timestamps import ZoneClock
+    from pipeline.zone_clock import ZoneClock
 
     texts = (timezone,) if isinstance(timezone, str) else timezone
     found = tuple((name, since) for name, _, since in (text.partition("@") for text in texts))

@@ -18,20 +18,17 @@ from hypothesis import strategies as st
 from pipeline.errors import UsageError
 from pipeline.timestamps import (
     DAY,
-    QUARTER,
     SECOND,
     BadTime,
     Reading,
     RoundedTime,
-    ZoneClock,
     format_utc,
     moment_of,
     read_epoch,
     read_iso,
     wall_of,
-    zone,
-    zone_names,
 )
+from pipeline.zone_clock import QUARTER, ZoneClock, zone, zone_names
 from pipeline.zone_hints import CITIES
 
 NOON = 1_609_329_600 * SECOND  # 2020-12-30T12:00:00Z

@@ -14,6 +14,9 @@ shoot() {  # name, address, height
         --force-device-scale-factor=1.5 --window-size="1100,$3" --virtual-time-budget=3000 --screenshot="$images/$1.png" "$2"
 }
 
+"$bin/backcast" survey exports --report survey.html > survey.txt
+shoot survey "file://$work/survey.html" 1040
+
 "$bin/backcast" demo -o demo
 shoot report "file://$work/demo/mixpanel/report.html" 780
 

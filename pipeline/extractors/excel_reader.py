@@ -30,7 +30,7 @@ from pipeline.extractors.header import is_time, no_header_row, titles_above
 from pipeline.models import Block, Dialect, Part
 from pipeline.text import pluralize
 
-OTHER_SHEETS, MERGED_CELLS = "other_sheets", "merged_cells"
+OTHER_SHEETS, MERGED_CELLS, ROW_NUMBERS = "other_sheets", "merged_cells", "row_numbers"
 """The codes of notices about a workbook."""
 _DAMAGED = "is not a whole workbook"
 MAX_TEXT_BYTES = 512 * 1024 * 1024
@@ -93,25 +93,34 @@ def blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
     """
     index = start = 0
     with readable(part.path, _DAMAGED), _book(part.file, part.path) as book:
-        numbered = _rows(book[part.dialect.sheet])
-        header = part.dialect.header_row or next(numbered, (0, []))[0]
-        rows = (cells for number, cells in numbered if number > header)
+        rows = (cells for _, cells in _below_header(book[part.dialect.sheet], part.dialect))
         while some := list(islice(rows, block_rows)):
             yield Block(part.index, index, start, len(some), _encode(some))
             index += 1
             start += len(some)
 
 
+def _below_header(sheet: Any, dialect: Dialect) -> Iterator[tuple[int, list[Any]]]:
+    """The rows below the header, each with its number in the sheet."""
+    numbered = _rows(sheet)
+    header = dialect.header_row or next(numbered, (0, []))[0]
+    return ((number, cells) for number, cells in numbered if number > header)
+
+
 def notices(part: Part) -> Iterator[tuple[str, str]]:
     """What a person has to know about a workbook. Raises UnreadableExport for formulas that were never computed."""
     with readable(part.path, _DAMAGED), _book(part.file, part.path) as book:
         others = [sheet.title for sheet in book.worksheets if sheet.title != part.dialect.sheet]
-        inside = book[part.dialect.sheet]._worksheet_path
+        sheet = book[part.dialect.sheet]
+        inside = sheet._worksheet_path
+        first = next((number for number, _ in _below_header(sheet, part.dialect)), 0)
+    if first:
+        detail = f"row 1 in messages is row {first} of the sheet {part.dialect.sheet!r}"
+        yield ROW_NUMBERS, f"{detail}; blank rows are not counted"
     if others:
         named = ", ".join(map(repr, others))
         yield OTHER_SHEETS, f"read only the sheet {part.dialect.sheet!r}, not {named} (--set sheet=NAME)"
-    merged = 0
-    first = ""
+    merged, example = 0, ""
     with (
         readable(part.path, _DAMAGED),
         storage.opened(part.file) as book_file,
@@ -130,13 +139,13 @@ def notices(part: Part) -> Iterator[tuple[str, str]]:
             for found in _MERGED.finditer(window):
                 if found.end() > len(seen):
                     merged += 1
-                    first = first or found[1].decode("ascii", "replace")
+                    example = example or found[1].decode("ascii", "replace")
             seen = window[-_OVERLAP:]
     if merged:
         yield (
             MERGED_CELLS,
             (
-                f"{pluralize(merged, 'range')} of merged cells, the first {first}: only the first cell has the value,"
+                f"{pluralize(merged, 'range')} of merged cells, the first {example}: only the first cell has the value,"
                 " the others are missing"
             ),
         )

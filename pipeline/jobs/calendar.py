@@ -16,7 +16,8 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from pipeline.errors import UsageError
-from pipeline.timestamps import SECOND, moment_of, wall_of, zone
+from pipeline.timestamps import SECOND, moment_of, wall_of
+from pipeline.zone_clock import zone
 
 STEPS = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
 SPELLINGS = {"day": "2024-01-31", "hour": "2024-01-31T05"}

@@ -38,9 +38,10 @@ from pipeline.mapper.program.functions import LAYOUTS, decode_row, layout_of
 from pipeline.mapper.program.operations import Program
 from pipeline.models import MapperResult, SealedOptions
 from pipeline.native import AVAILABLE, native
-from pipeline.timestamps import BadTime, ZoneClock, format_utc, read_iso, read_iso_or_date
+from pipeline.timestamps import BadTime, format_utc, read_iso, read_iso_or_date
 from pipeline.validator.placeholder_ids import SPELLINGS, is_placeholder
 from pipeline.values import Record
+from pipeline.zone_clock import ZoneClock
 
 MapRow: TypeAlias = Callable[..., "MapperResult | list[MapperResult]"]
 """Takes a row, which it may change, whether a plan observes it, and a `RowScan` or None; returns the row's outcome or

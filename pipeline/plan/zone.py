@@ -9,7 +9,8 @@ them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +18,8 @@ import msgspec
 from pipeline.clock_offsets import ENOUGH, MonthOffset, by_day, is_possible, month_name, month_of, most_frequent
 from pipeline.plan.sealed.facts import MonthEvidence
 from pipeline.survey.zones import candidates
-from pipeline.timestamps import DAY, ZoneClock
+from pipeline.timestamps import DAY
+from pipeline.zone_clock import ZoneClock
 
 SHARE = 10
 """A day or a month proves and contradicts nothing if less than one row in SHARE shows the offset: history that was
@@ -28,10 +30,12 @@ MANY = 8
 
 
 class ZoneVerdict(msgspec.Struct, frozen=True):
-    """`proved`: there are months, and all agree with the zone. `contradictions`: the months that do not."""
+    """`proved`: there are months, and all agree with the zone. `contradictions`: the months that do not; then `fitting`
+    are the zones that agree with all."""
 
     zone: str
     months: tuple[MonthEvidence, ...]
+    fitting: tuple[str, ...] = ()
 
     @property
     def contradictions(self) -> tuple[MonthEvidence, ...]:
@@ -42,13 +46,15 @@ class ZoneVerdict(msgspec.Struct, frozen=True):
         return bool(self.months) and not self.contradictions
 
 
-def fitting_zones(months: Iterable[MonthEvidence]) -> list[str]:
-    """The zones that had the offsets of all months, the commonest first."""
+def fitting_zones(
+    months: Iterable[MonthEvidence], evidence: Mapping[tuple[int, int], int] = MappingProxyType({})
+) -> list[str]:
+    """The zones that had the offsets of all months, the commonest first; see `candidates`."""
     found = [
         MonthOffset((int(one.month[:4]) - 1970) * 12 + int(one.month[5:]) - 1, one.offset, one.rows, one.of)
         for one in months
     ]
-    return ["UTC"] if {one.offset for one in found} == {0} else candidates(found)
+    return ["UTC"] if {one.offset for one in found} == {0} else candidates(found, evidence)
 
 
 class _Day(NamedTuple):
@@ -84,7 +90,7 @@ def judge_zone(evidence: Counter[tuple[int, int]], zones: tuple[tuple[str, str],
         elif rows * SHARE >= of[month] and offset in allowed:
             months.append(MonthEvidence(month_name(month), offset, rows, of[month], allowed, True))
     name = ", ".join(f"{zone}@{since}" if since else zone for zone, since in zones) or "UTC"
-    return ZoneVerdict(name, tuple(months))
+    return ZoneVerdict(name, tuple(months), tuple(fitting_zones(months, evidence)) if against else ())
 
 
 def _contradicting(evidence: Counter[tuple[int, int]], clock: ZoneClock) -> Iterator[_Day]:

@@ -74,6 +74,8 @@ def show_answers(console: Console, survey: Survey) -> None:
         shown.add_row("times", Text("no field of times was found", style="yellow"))
     else:
         shown.add_row("times", f"{survey.first} to {survey.last}, {clock_of(survey)}")
+        for far in survey.far:
+            shown.add_row("", Text(far.sentence, style="yellow"))
     shown.add_row(
         "zone", Text(survey.zone.sentence, style="" if survey.zone.months or clock_of(survey) == "UTC" else "yellow")
     )
@@ -111,7 +113,7 @@ def next_step_of(survey: Survey, sources: Sequence[str], settings: Mapping[str, 
     if not survey.tool:
         mapping = f"backcast mapping new {names} --ask -o mapping.yaml"
         return NextStep("Write a mapping for this export, which asks what the rows do not show:", mapping)
-    zone = f" --timezone {survey.zone.names[0]}" if survey.zone.names else ""
+    zone = "".join(f" --timezone {one}" for one in " ".join(survey.zone.names[:1]).split())
     sentence = "Plan it; nothing is sent."
     if len(survey.zone.names) > 1:
         sentence += " Other zones have these offsets too: name the one that the project has."
@@ -185,9 +187,8 @@ def _events(console: Console, survey: Survey) -> None:
 
 
 def months_of(survey: Survey) -> list[str]:
-    """Every month from the first with rows to the last."""
-    named = all(len(month) == len("2021-03") for month in survey.months)
-    return months_between(survey.months)[:MOST_LISTED_MONTHS] if named else []
+    """Every month from the first with rows to the last, without those of far rows."""
+    return months_between([*filter(survey.is_usual, survey.months)])[:MOST_LISTED_MONTHS]
 
 
 def grouped(months: Sequence[str], most: int) -> list[Sequence[str]]:
@@ -239,7 +240,7 @@ def _zone_months(console: Console, survey: Survey) -> None:
         for month in zone.months[-_most(console, MOST_MONTHS) :]
     ]
     show_table(console, {"month": 20, "clock": 40, "#rows": 0, "#of": 0}, rows)
-    if zone.names:
+    if len(zone.names) > 1:
         console.print(Text("Zones with these offsets: " + ", ".join(zone.names), style="dim"))
 
 
@@ -272,6 +273,7 @@ def render(survey: Survey, sources: Sequence[str], settings: Mapping[str, str]) 
     names = list(survey.events.items())
     most = max(survey.events.values(), default=0)
     months = months_of(survey)
+    days = {day: count for day, count in survey.days.items() if survey.is_usual(day)}
     by_month = {
         name: sparkline(counts, months, "rows")
         for name, counts in survey.event_months.items()
@@ -285,7 +287,7 @@ def render(survey: Survey, sources: Sequence[str], settings: Mapping[str, str]) 
         title=printable(about(survey), 200),
         clock=clock_of(survey),
         roles=roles_of(survey),
-        line=timeline(survey.days, gaps_shown=not survey.sampled, what="rows"),  # in a sample, days are missing
+        line=timeline(days, gaps_shown=not survey.sampled, what="rows"),  # in a sample, days are missing
         hours=hour_chart([(clock_of(survey), survey.hours)]),
         names=[(name, count, bar(count, most), by_month.get(name, "")) for name, count in names[:MOST_NAMES_ON_PAGE]],
         months_from=months[0] if by_month else "",

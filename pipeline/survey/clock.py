@@ -67,17 +67,20 @@ _format = cache(TimeFormat)
 
 
 def clock_of(path: str, column: Sequence[Value], enough: float = ENOUGH) -> Clock | None:
-    """The clock that reads a field's values, or None if a share below `enough` of them are times in one unit."""
+    """The clock that reads a field's values, or None if a share below `enough` of them are written as times in one
+    unit. Some of these may be impossible dates, such as 31 February."""
     units = Counter(map(_unit, column))
     (unit, form), count = units.most_common(1)[0] if units else (("", ""), 0)
     if not unit or count < enough * len(column):
         return None
-    if unit != "format" or "%A" not in form:
-        return Clock(path, unit, form)
-    return _ordered(path, form, column, enough)
+    if unit not in ("iso", "format"):
+        return Clock(path, unit)
+    clock = _ordered(path, form, column) if "%A" in form else Clock(path, unit, form)
+    readable = sum(clock.read(value) is not None for value in column)
+    return clock if readable >= MOSTLY * len(column) else None
 
 
-def _ordered(path: str, form: str, column: Sequence[Value], enough: float) -> Clock | None:
+def _ordered(path: str, form: str, column: Sequence[Value]) -> Clock:
     """The clock of a format whose day and month are `%A` and `%B`, in the order that reads more values."""
     day_first = form.replace("%A", "%d").replace("%B", "%m")
     month_first = form.replace("%A", "%m").replace("%B", "%d")
@@ -85,8 +88,6 @@ def _ordered(path: str, form: str, column: Sequence[Value], enough: float) -> Cl
         one: sum(Clock(path, "format", one).read(value) is not None for value in column)
         for one in (day_first, month_first)
     }
-    if max(read.values()) < enough * len(column):
-        return None
     # Twelve-hour times with slashes are American; if nothing decides, a person has to.
     likely = sorted(read, key=lambda one: (-read[one], ("%I" in one) != (one == month_first)))
     same = read[day_first] == read[month_first]
@@ -106,8 +107,9 @@ def _unit(value: Value) -> tuple[str, str]:
         number = abs(float(text)) if len(text) < 32 else 0.0
     except ValueError:
         form = _form(text) if len(text) < 64 else ""
-        is_time = "%A" in form or (form and Clock("", "format", form).read(text) is not None)
-        return ("format", form) if is_time else ("", "")
+        if form.startswith("%Y-%m-%d") and "%H" in form:  # no ISO 8601 time is read so far, but 31 February is written
+            return "iso", ""
+        return ("format", form) if form else ("", "")
     return next((unit for unit, factor in _PER_SECOND.items() if _FROM * factor <= number < _TO * factor), ""), ""
 
 

@@ -18,6 +18,8 @@ Steps = tuple[str, ...]
 
 INTEGER, NUMBER, LIST = ("integer", "integer in text"), ("number", "number in text"), ("list", "list in text")
 OBJECTS = (OBJECT, OBJECT_TEXT)
+IP = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}$|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}$", re.ASCII)
+"""An IP address."""
 _FEW_ROWS = 10
 
 
@@ -130,3 +132,10 @@ def _members(value: Value) -> Record:
         return values.opened(value) or {}
     except values.BadValue:
         return {}
+
+
+def named(columns: Sequence[Column], names: Sequence[str]) -> list[Column]:
+    """The columns with these names: those of the row itself before members of objects, then in the order of names."""
+    ranks = {name: rank for rank, name in enumerate(names)}
+    chosen = (column for column in columns if column.name in ranks and column.values)
+    return sorted(chosen, key=lambda one: (len(one.steps), ranks[one.name]))

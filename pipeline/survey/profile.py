@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Literal
+from collections.abc import Mapping
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from pipeline.clock_offsets import count_offsets
+from pipeline.survey.shape import FarRows
 from pipeline.timestamps import format_utc
 
 MOST_EVENTS = 10_000
@@ -22,8 +25,22 @@ HOUR = 3_600_000_000
 NAME_CHARACTERS = 200
 MOST_COUNTS = 200_000
 """If there are more counts of events by month than this, only those of the most frequent names are kept."""
+FEW = 1_000
+"""One row in so many, rounded up, may be far before all others, and as many far after them."""
+ENOUGH_ROWS = 20
+"""Among fewer rows no time is far from the others."""
+LEAST_NEAR = 3
+"""Rows so many months before or after nearly all others are not far; or half as many months as those have, if more."""
 MOST_BY_MONTH = 30
 """How many event names have their rows by month in a survey."""
+
+
+class Place(NamedTuple):
+    """The row of a part that has a time."""
+
+    time: int
+    part: str
+    row: int
 
 
 class Profile:
@@ -36,16 +53,16 @@ class Profile:
         self._hours: Counter[Any] = Counter()
         """Rows by the hour since 1970."""
         self.offsets: Counter[tuple[int, int]] = Counter()
-        self.first: int | None = None
-        self.last: int | None = None
+        self.first: Place | None = None
+        self.last: Place | None = None
         self._numbers: dict[str, int] = {}
         self._by_month: Counter[Any] = Counter()
         self._times: list[int] = []
         self._named: list[int] = []
         self._received: list[tuple[int, int]] = []
 
-    def add(self, name: str | None, time: int | None, received: int | None) -> None:
-        """Count one row. `time` is as the clock reads, `received` in UTC, both in µs."""
+    def add(self, name: str | None, time: int | None, received: int | None, part: str = "", row: int = 0) -> None:
+        """Count a row of a part. `time` is as the clock reads, `received` in UTC, both in µs."""
         number = -1
         if name is not None:
             name = name[:NAME_CHARACTERS]
@@ -55,6 +72,10 @@ class Profile:
             else:
                 self.events_left_out += 1
         if time is not None:
+            if self.first is None or time < self.first.time:
+                self.first = Place(time, part, row)
+            if self.last is None or time > self.last.time:
+                self.last = Place(time, part, row)
             self._times.append(time)
             self._named.append(number)
             if received is not None:
@@ -74,9 +95,6 @@ class Profile:
         self._times.clear()
         self._named.clear()
         self._received.clear()
-        first, last = int(times.min()), int(times.max())
-        self.first = first if self.first is None else min(self.first, first)
-        self.last = last if self.last is None else max(self.last, last)
         self._by_month.update(rows[["name", "month"]].value_counts().to_dict())
         if len(self._by_month) > MOST_COUNTS:
             frequent = {self._numbers[name] for name, _ in self.events.most_common(MOST_BY_MONTH)}
@@ -115,5 +133,30 @@ class Profile:
         """The earliest and latest time as strings, with a Z only if every time had its own offset (`utc`)."""
         if self.first is None or self.last is None:
             return None, None
-        first, last = format_utc(self.first), format_utc(self.last)
+        first, last = format_utc(self.first.time), format_utc(self.last.time)
         return (first, last) if utc else (first[:-1], last[:-1])
+
+    def far(self, months: Mapping[str, int], *, utc: bool) -> list[FarRows]:
+        """The rows far before or far after nearly all others."""
+        usual = usual_months(months)
+        found = []
+        for place, time in zip((self.first, self.last), self.range(utc=utc), strict=True):
+            if place is None or time is None or not usual or usual[0] <= time[:7] <= usual[-1]:
+                continue
+            month = usual[-1] if time > usual[-1] else usual[0]
+            rows = sum(count for one, count in months.items() if (one > month) == (time > month) and one != month)
+            found.append(FarRows(rows, month, time, place.part, place.row))
+        return found
+
+
+def usual_months(months: Mapping[str, int]) -> list[str]:
+    """The months of nearly all rows: those between the first and the last row in FEW, and others near them."""
+    numbers = {month: 12 * int(month[:4]) + int(month[5:]) for month in months}
+    total = sum(months.values())
+    some = -(-total // FEW) if total >= ENOUGH_ROWS else 0
+    ends = []
+    for order in (list(months), list(months)[::-1]):
+        sums = accumulate(months[month] for month in order)
+        ends.append(next((numbers[month] for month, rows in zip(order, sums, strict=True) if rows > some), 0))
+    near = max(LEAST_NEAR, (ends[1] - ends[0] + 1) // 2)
+    return [month for month, number in numbers.items() if ends[0] - near <= number <= ends[1] + near]

@@ -193,7 +193,7 @@ class Starter:
 
 def _names_of_keys(records: Sequence[Record]) -> list[str]:
     from pipeline.survey.columns import columns_of
-    from pipeline.survey.roles import keys_in
+    from pipeline.survey.roles.ids import keys_in
 
     keys = keys_in(columns_of(records).values())
     keys.sort(key=lambda column: len(column.texts) < len(column.values))

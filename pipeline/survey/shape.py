@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pipeline.text import pluralize
+from pipeline.text import pluralize, printable
 
 EVENT = "event"
 DISTINCT_ID = "distinct_id"
@@ -56,6 +56,24 @@ class BrokenSurvey(msgspec.Struct, frozen=True):
     detail: str
 
 
+class FarRows(msgspec.Struct, frozen=True):
+    """The rows with times far from nearly all others, before the month `month` or after it, whichever `time` is; `time`
+    is the farthest of theirs, in row `row` of `part`. Charts leave them out."""
+
+    rows: int
+    month: str
+    time: str
+    part: str
+    row: int
+
+    @property
+    def sentence(self) -> str:
+        side, end = ("after", "last") if self.time > self.month else ("before", "first")
+        place = f"{printable(self.part, 200)}, row {self.row:,}"
+        rows = f"{pluralize(self.rows, 'row')} {'is' if self.rows == 1 else 'are'} {side} {self.month}"
+        return f"{rows}, far from the others, the {end} at {self.time} ({place}); charts leave them out."
+
+
 class MonthZone(msgspec.Struct, frozen=True):
     """The clock in one month (`2021-03`): in `rows` of `of` rows it is `offset` seconds east of UTC."""
 
@@ -67,7 +85,7 @@ class MonthZone(msgspec.Struct, frozen=True):
 
 class ZoneSurvey(msgspec.Struct, frozen=True):
     """The clock compared with the receive time, the field `received`. `names` are zones that had these offsets in these
-    months: candidates, not proof."""
+    months: candidates, not proof. If the zone changed, the only one is `ZONE ZONE@DATE`."""
 
     received: str
     months: list[MonthZone]
@@ -82,8 +100,9 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     mapping, the parts that it recognises. `sampled`: some parts were not read to their end, and counts cover the rows
     read. `first`, `last`, `hours` (24 counts by hour of day), `months`, `days` and `zone` describe the field
     `time_field`, as its clock reads: `first` and `last` end in Z only if every time has its own offset. `unread_times`
-    counts values that are not times. `event_months` counts rows by month for the most frequent event names.
-    `fields_left_out` and `events_left_out` count values and rows beyond the first 5,000 fields and 10,000 event names.
+    counts values that are not times, and `far` rows whose times are likely wrong. `event_months` counts rows by month
+    for the most frequent event names. `fields_left_out` and `events_left_out` count values and rows beyond the first
+    5,000 fields and 10,000 event names.
     """
 
     format: str = "backcast.survey/1"
@@ -104,11 +123,16 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     hours: tuple[int, ...]
     months: Mapping[str, int]
     days: Mapping[str, int] = {}
+    far: list[FarRows] = []
     unread_times: int
     zone: ZoneSurvey
     broken: Mapping[str, BrokenSurvey]
     warnings: Mapping[str, int]
     notices: list[tuple[str, str, str]]
+
+    def is_usual(self, day: str) -> bool:
+        """Whether charts show a day or a month (`2021-03`), since it is not one of far rows."""
+        return all((day[:7] <= far.month) if far.time > far.month else (day[:7] >= far.month) for far in self.far)
 
     @property
     def sentence(self) -> str:

@@ -138,7 +138,7 @@ class _Walk:
         name = values.text(look_up(record, roles.event, opened)) if roles.event else None
         time = self.time_of(look_up(record, roles.time.path, opened), roles.time) if roles.time else None
         received = roles.received.read(look_up(record, roles.received.path, opened)) if roles.received else None
-        self.profile.add(name, time, received.us if received else None)
+        self.profile.add(name, time, received.us if received else None, part.path, row)
 
     def time_of(self, value: Value, clock: Clock) -> int | None:
         reading = clock.read(value)
@@ -168,6 +168,7 @@ class _Walk:
         moved = any(offset.offset for offset in most_frequent(self.profile.offsets))
         instants = self.local_times == 0 and not (self.number_times and (own_clock or moved))
         first, last = self.profile.range(utc=instants)
+        months = self.profile.counts("M", MOST_MONTHS)
         events = self.profile.events.most_common(TOP_EVENTS)
         shown = sum(count for _, count in events)
         return Survey(
@@ -186,8 +187,9 @@ class _Walk:
             first=first,
             last=last,
             hours=self.profile.hours(),
-            months=self.profile.counts("M", MOST_MONTHS),
+            months=months,
             days=self.profile.counts("D", MOST_DAYS),
+            far=self.profile.far(months, utc=instants),
             unread_times=self.unread_times,
             zone=survey_zone(
                 self.profile.offsets, received, instants=instants and first is not None, read_as_utc=read_as_utc

@@ -25,13 +25,13 @@ from pipeline.mapper.language.sections import Case, Mapping
 from pipeline.mapper.program.operations import Program
 from pipeline.models import ItemOutcomes, Link, MapperResult, PersonUpdate, SealedOptions, UnvalidatedEvent
 from pipeline.options import Limits
-from pipeline.timestamps import ZoneClock
 from pipeline.transform.block import make_events
 from pipeline.transform.events import Events
 from pipeline.transform.observer import NOTHING_MORE
 from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import ValidationContext
 from pipeline.values import FALSE, Record, raw
+from pipeline.zone_clock import ZoneClock
 from tests.support.parts import opened
 from tests.support.small_mappings import ROW, mapper
 

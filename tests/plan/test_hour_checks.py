@@ -20,7 +20,8 @@ from pipeline.plan.statistics.hour_profile import clock_in_words
 from pipeline.plan.statistics.hours import QUARTERS_A_DAY, HourHistory
 from pipeline.plan.zone import MonthEvidence, ZoneVerdict
 from pipeline.report.page.check_words import in_one_line
-from pipeline.timestamps import DAY, QUARTER, ZoneClock
+from pipeline.timestamps import DAY
+from pipeline.zone_clock import QUARTER, ZoneClock
 from tests.support.commands import generic
 from tests.support.plan_facts import facts
 from tests.support.tiny_tool import write

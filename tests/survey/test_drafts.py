@@ -1,13 +1,11 @@
-"""`mapping new` writes a draft for any export: with at most three decisions it plans the right events."""
+"""`mapping new` writes a start for any export: with at most three decisions it plans the right events."""
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,49 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.extractors import open_source
-from pipeline.mapper.compiler import compile_mapping
-from pipeline.mapper.inspection.cases import describe, run_cases
-from pipeline.mapper.language import sections as language
 from pipeline.mapper.language.loader import parse
-from pipeline.models import SealedOptions
-from pipeline.survey.columns import columns_of
-from pipeline.survey.draft import Choice, Draft, custom_answer, draft_mapping
+from pipeline.survey.draft import Choice, custom_answer
 from pipeline.survey.draft.decisions import Option
-from pipeline.survey.recognition import MOST_KEYS, SAMPLE_ROWS
-from pipeline.survey.roles import keys_in
-from pipeline.survey.tables import largest_table, records_of, table_name, unique_columns
-from tests.support.export_shapes import SHAPES, R, Shape, T, U, iso, lines
-
-AS_OF = 4_102_444_800_000_000
-
-
-def written(folder: Path, shape: Shape) -> Path:
-    path = folder / shape.file
-    path.write_text(shape.text, "utf-8")
-    return path
-
-
-def log(folder: Path, rows: Iterable[dict[str, Any]]) -> Path:
-    """A file of these rows, replacing the previous one."""
-    path = folder / "log.jsonl"
-    path.write_text(lines(rows), "utf-8")
-    return path
-
-
-def drafted(*paths: Path, answers: Mapping[str, str] | None = None) -> Draft:
-    """The draft of an export, whether or not a shipped mapping recognises it."""
-    found = largest_table(open_source([str(path) for path in paths]))
-    assert found is not None
-    names = [column.steps[0] for column in keys_in(columns_of(found.records).values())][:MOST_KEYS]
-    return draft_mapping(found, unique_columns(found.parts, names, SAMPLE_ROWS), answers)
-
-
-def checked(draft: Draft) -> language.Mapping:
-    """The mapping of a draft: it loads, and each of its cases passes."""
-    mapping = parse(draft.text, "draft")
-    assert [outcome.differences for outcome in run_cases(mapping) if not outcome.passed] == []
-    assert mapping.cases
-    return mapping
+from pipeline.survey.tables import largest_table
+from tests.support.drafts import checked, drafted, events_of, log, written
+from tests.support.export_shapes import SHAPES, R, T, iso, lines
 
 
 def with_any_choice(path: Path) -> None:
@@ -67,18 +28,6 @@ def with_any_choice(path: Path) -> None:
     draft = drafted(path)
     checked(draft)
     checked(drafted(path, answers={choice.name: choice.options[-1].text for choice in draft.choices}))
-
-
-def events_of(draft: Draft, path: Path) -> list[dict[str, Any]]:
-    """The events of a draft for each row."""
-    mapper = compile_mapping(parse(draft.text, "draft"), SealedOptions(as_of=AS_OF))
-    found = []
-    for part in open_source([str(path)]).parts:
-        for record, _ in records_of(part):
-            outcome = mapper.map_row({name: value for name, value in record.items() if value != ""})
-            assert not isinstance(outcome, list)
-            found.append(describe(outcome))
-    return found
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -103,95 +52,8 @@ def test_an_export_of_any_shape_has_a_start(call: Any, tmp_path: Path, name: str
     assert call("plan", path, "-m", mine, "-o", tmp_path / "plan", "--workers", "0").code == 0
 
 
-def test_amounts_are_numbers_when_they_can_be(tmp_path: Path) -> None:
-    """Whole cents are not changed until a person decides; then the unit is exact, next to the old column. Amounts with
-    a decimal comma have their digits; if one value is something else, all stay strings."""
-    path = written(tmp_path, SHAPES["orders"])
-    properties = [
-        json.loads(events_of(drafted(path, answers=answers), path)[0]["properties"])
-        for answers in ({}, {"amounts": "divide"})
-    ]
-    assert [one.get("total") for one in properties] == [None, 12.5]
-    assert [one["total_cents"] for one in properties] == ["1250", "1250"]
-    rows = [f"Kauf;K{n};2023-01-0{n}T03:04:05Z;{n}.234,5{n};{n},5" for n in range(1, 8)]
-    path.write_text("\n".join(["Vorgang;Kundennr;Datum;Betrag;Version", *rows]) + "\n")
-    found = json.loads(events_of(drafted(path), path)[0]["properties"])
-    assert (found["Betrag"], found["Version"]) == (1234.51, "1,5")
-
-
-def test_nothing_of_a_row_with_opened_properties_is_lost(tmp_path: Path) -> None:
-    """Columns that a section refers to are set again, under the names of other columns; a list of keys and values is
-    opened, numbers as numbers."""
-    row = {
-        "event": "A", "time": "2023-01-02T03:04:05Z", "user": {"user_id": "u-1", "plan": "pro"}, "device_id": "d-1",
-        "page_url": "https://a.example/", "extra": 1, "properties": {"x": 1},
-    }  # fmt: skip
-    path = log(tmp_path, [row, {**row, "user": {"plan": "free"}}])
-    assert json.loads(events_of(drafted(path), path)[0]["properties"]) == {
-        "x": 1, "$current_url": "https://a.example/", "log_device_id": "d-1", "log_user": row["user"], "log_extra": 1,
-    }  # fmt: skip
-    path = written(tmp_path, SHAPES["ga4"])
-    properties = json.loads(events_of(drafted(path), path)[0]["properties"])
-    assert (properties["page_location"], properties["ga_session_id"]) == ("https://a.example/", 1_672_628_000)
-
-
-def test_ids_of_two_kinds_are_a_pair_only_where_they_show_one_person(tmp_path: Path) -> None:
-    """A device with one user joins; a device with many is asked for, as is a user with most of all devices, and joins
-    nothing until a person says so."""
-    rows = [{"event": "A", "time": T + row, "user_id": f"u-{row}", "device_id": f"d-{row}"} for row in R]
-    assert checked(drafted(log(tmp_path, rows))).pair is not None
-    shared = drafted(log(tmp_path, ({**row, "user_id": "admin"} for row in rows)))
-    assert checked(shared).pair is None
-    assert "'admin' alone has" in {choice.name: choice for choice in shared.choices}["pair"].options[0].evidence
-    path = log(tmp_path, ({**row, "device_id": "d-1"} for row in rows))
-    shared = drafted(path)
-    assert (checked(shared).pair, [choice.name for choice in shared.choices]) == (None, ["pair"])
-    rule = shared.choices[0].options[1].text
-    assert checked(drafted(path, answers={"pair": rule})).pair is not None
-
-
-def test_an_id_of_a_third_of_the_rows_is_asked_for(tmp_path: Path) -> None:
-    """What looks like a placeholder is skipped until a person says that it is an id."""
-    users = [f"u-{row}" if row % 2 else "nobody" for row in range(60)]
-    path = log(tmp_path, ({"event": "A", "time": T + row, "user_id": user} for row, user in enumerate(users)))
-    draft = drafted(path)
-    assert [choice.name for choice in draft.choices] == ["placeholders"]
-    assert checked(draft).distinct_id.junk == ("nobody",)
-    assert checked(drafted(path, answers={"placeholders": "[]"})).distinct_id.junk == ()
-    numbers = (1_000.0 + row if row % 2 else 777.0 for row in range(60))
-    path = log(tmp_path, ({"event": "A", "time": T + row, "user_id": user} for row, user in enumerate(numbers)))
-    draft = checked(drafted(path))
-    assert (draft.files.integers, draft.distinct_id.junk) == (("user_id",), ("777",))  # as the id is read
-
-
-def test_a_column_that_replaces_placeholder_ids_is_an_option(tmp_path: Path) -> None:
-    """Placeholders count as missing; what such rows have instead is proposed, and a person chooses."""
-    rows = [
-        {"msec": f"{T + row}.5", "cookie_uid": f"c-{row % 20}" if row % 3 else "-", "remote_addr": f"192.0.2.{row % 9}"}
-        for row in range(60)
-    ]
-    path = log(tmp_path, rows)
-    draft = drafted(path)
-    choice = next(choice for choice in draft.choices if choice.name == "distinct_id")
-    assert "20 of 60 rows have none of these ids" in choice.question
-    assert [one.text for one in choice.options] == ["[/cookie_uid]", "[/cookie_uid, /remote_addr]"]
-    decided = drafted(path, answers={"event": "{const: $pageview}", "distinct_id": choice.options[1].text})
-    people = [one["distinct_id"] for one in events_of(decided, path)]
-    assert people == [row["cookie_uid"] if row["cookie_uid"] != "-" else row["remote_addr"] for row in rows]
-
-
-def test_few_rows_without_a_name_or_an_id_are_counted(tmp_path: Path) -> None:
-    """As a share of all rows they would be 0 %."""
-    rows = [{"event": "A" if row else None, "time": T + row, "user_id": f"u-{row}"} for row in range(301)]
-    (choice,) = drafted(log(tmp_path, [*rows, {"event": "A", "time": T}])).choices[1:]
-    assert choice.question.startswith("1 of 302 rows has none of these ids and would be rejected.")
-    assert choice.options[0].evidence.startswith("1 blank, 301 different values in 301 rows")
-    (choice,) = drafted(log(tmp_path, rows)).choices
-    assert choice.question.startswith("1 of 301 rows has no event. Name what")
-
-
 def test_rows_without_the_column_that_a_person_chose_are_asked_about(tmp_path: Path) -> None:
-    """They count as rows without a known column of names; the answer is the name for these rows only."""
+    """As those without a known column of names; the answer is the name of these rows alone."""
     rows = [{"what": "Seen" if row % 15 else None, "time": T + row, "user_id": f"u-{row}"} for row in range(60)]
     path = log(tmp_path, rows)
     assert [choice.name for choice in drafted(path).choices] == ["event"]
@@ -202,8 +64,8 @@ def test_rows_without_the_column_that_a_person_chose_are_asked_about(tmp_path: P
     assert [one["event"] for one in events_of(draft, path)[:3]] == ["Other", "Seen", "Seen"]
 
 
-def test_yes_and_no_are_not_event_names(tmp_path: Path) -> None:
-    """Nor is a kind that all rows have; a name of their own is preferred to the kind that some events share."""
+def test_yes_and_no_are_no_names_of_events(tmp_path: Path) -> None:
+    """Nor is a kind that all rows have; a name of their own goes before the kind that some events share."""
     rows = [{"event": "true" if row % 2 else "false", "type": "row", "time": T, "user_id": "u"} for row in range(40)]
     assert [choice.name for choice in drafted(log(tmp_path, rows)).choices] == ["event"]
     kinds = [{"eventType": "click"}, {"eventType": "custom", "eventCustomName": "Paid"}] * 20
@@ -212,23 +74,8 @@ def test_yes_and_no_are_not_event_names(tmp_path: Path) -> None:
     assert (draft.choices, [one["event"] for one in events_of(draft, path)[:2]]) == ((), ["click", "Paid"])
 
 
-@pytest.mark.parametrize("members", [{"has_more": False, "url": "/v1/charges"}, {"shop": "a.example"}])
-def test_pages_on_one_line_are_opened(call: Any, tmp_path: Path, members: dict[str, Any]) -> None:
-    """The rows are the items of the list; for what else a page has there is a question, unless it says which page it
-    is."""
-    path, mine = tmp_path / "charges.json", tmp_path / "mine.yaml"
-    page = {"charges": [{"event": "Charge", "customer": U[row], "created": T + row} for row in R], **members}
-    path.write_text(json.dumps(page))
-    seen = " ".join(call("survey", path).out.split())
-    assert ("add --set rows=charges" if "shop" in members else "whose rows are the items of 'charges'") in seen
-    printed = call("mapping", "new", path, "-o", mine)
-    assert ("shop" in members) == ("rows: each row is a page whose list charges has the rows" in printed.err)
-    assert parse(mine.read_text("utf-8"), "mine").files.rows == "charges"
-    assert "6 events to send, from 6 of 6 rows" in call("plan", path, "-m", mine, "-o", tmp_path / "plan").out
-
-
 def test_an_export_without_a_row_has_no_start(call: Any, tmp_path: Path) -> None:
-    """A header does not count as a row, and the error says what is missing."""
+    """A header is no row, and the error says what is missing."""
     path = tmp_path / "log.csv"
     path.write_text("user_id,event,time\n")
     assert "the export has no rows" in call("mapping", "new", path).two_lines[0]
@@ -237,8 +84,7 @@ def test_an_export_without_a_row_has_no_start(call: Any, tmp_path: Path) -> None
 
 
 def test_rows_of_different_events_are_the_cases(call: Any, tmp_path: Path) -> None:
-    """Three rows of the export, each of another event, however rare it is. A person's own long list does not make a
-    page."""
+    """Three rows of the export, each of another event, however rare it is. A person's own long list makes no page."""
     row = {"time": T, "user_id": "u", "items": [{"sku": "x" * 50}] * 5}
     path = log(tmp_path, ({"event": name, **row, "n": n} for n, name in enumerate(["A"] * 50 + ["B", "C"])))
     assert [case.gives[0]["event"] for case in checked(drafted(path)).cases] == ["A", "B", "C"]
@@ -247,7 +93,7 @@ def test_rows_of_different_events_are_the_cases(call: Any, tmp_path: Path) -> No
 
 
 def test_a_row_that_is_not_sent_leaves_the_draft_unfinished(call: Any, tmp_path: Path) -> None:
-    """Its case shows its reject; such a draft never passes."""
+    """It is a case with its reject, never a draft that passes."""
     mine = tmp_path / "mine.yaml"
     path = log(tmp_path, [{"event": "A", "time": T, "user_id": "u"}, {"event": "B", "time": T}])
     printed = call("mapping", "new", path, "-o", mine)
@@ -255,20 +101,6 @@ def test_a_row_that_is_not_sent_leaves_the_draft_unfinished(call: Any, tmp_path:
     assert f"{mine} is unfinished, 2 open choices:" in printed.err
     assert "cases: row 2 of the cases is not sent (missing_distinct_id)" in printed.err
     assert (call("mapping", "check", mine).code, call("mapping", "test", mine).code) == (7, 7)
-
-
-def test_of_several_tables_the_largest_is_drafted_and_the_others_are_named(tmp_path: Path) -> None:
-    """Files with the same columns are one table, which has the name of their folder if the files have numbers."""
-    for table_, columns, rows in (("users", "user_id,joined", 2), ("pageviews", "user_id,time,path,title", 9)):
-        for number in range(2):
-            path = tmp_path / "sync_1" / table_ / f"part-0000{number}.csv"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            values = ",".join([f"u-{number}", "2023-01-02T03:04:05Z", "/p", "P"][: columns.count(",") + 1])
-            path.write_text("\n".join([columns, *[values] * rows]) + "\n")
-    draft = drafted(tmp_path)
-    assert checked(draft).tool == "pageviews"
-    assert "users (2 files)" in checked(draft).open["tables"]
-    assert checked(draft).event.arguments.get("const") == "$pageview"
 
 
 @pytest.mark.parametrize(
@@ -364,40 +196,8 @@ def test_without_a_terminal_nothing_is_asked(call: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "mine.yaml").exists()
 
 
-def test_a_table_is_called_by_its_file_or_folder() -> None:
-    """Without extensions, dates and numbers."""
-    for path, name in (
-        ("orders.csv", "orders"), ("orders_2023-05-01.csv.gz", "orders"), ("events_20230101.json", "events"),
-        ("sync_12/users/part-00001-5f2b8f0e.avro", "users"), ("all.zip!pages/1.json.gz", "pages"),
-        ("2023-01-02.csv", ""), ("日本.csv", "日本"),
-    ):  # fmt: skip
-        assert table_name([path]) == name
-
-
-@pytest.mark.parametrize("name", ["sold_on", "created_at"])
-def test_some_times_that_cannot_be_read_leave_the_column_the_time(tmp_path: Path, name: str) -> None:
-    """In two of three rows there is one: a column that does not exist is not proposed."""
-    times = ["2023-05-01T09:00:00Z", "2023-05-01T10:00:00Z", "soon"]
-    path = log(tmp_path, ({"event": "A", "user_id": "u", name: time} for time in times))
-    assert f"from: /{name}" in drafted(path).text
-
-
-def test_without_any_time_the_draft_names_no_column_and_lists_them_all(tmp_path: Path) -> None:
-    """The choice has each column with its evidence; a fixed time may be given."""
-    path = tmp_path / "people.csv"
-    path.write_text("who,colour\nu-1,red\nu-2,blue\n")
-    draft = drafted(path)
-    (choice,) = [one for one in draft.choices if one.name == "time"]
-    assert [one.text for one in choice.options] == ["{const: ''}", "/who", "/colour"]
-    assert choice.question.startswith("none of the 2 columns has times, and each event needs one.")
-    assert choice.options[2].evidence.startswith("no time; never blank, 2 different values in 2 rows")
-    assert "/time" not in draft.text
-    fixed = drafted(path, answers={"time": "{const: 2024-01-31T00:00:00Z}", "event": "{const: A}"})
-    assert [one["timestamp"] for one in events_of(fixed, path)] == ["2024-01-31T00:00:00Z"] * 2
-
-
 def test_rows_of_the_cases_that_are_not_sent_can_be_accepted(tmp_path: Path) -> None:
-    """It is the last question; until then, and if it stays open, the mapping is unfinished."""
+    """The last question; until then, and where it stays open, the mapping is unfinished."""
     path = log(tmp_path, [{"event": "A", "user_id": "u", "time": "2023-01-02T03:04:05Z"}, {"event": "", "x": 1}])
     answers: dict[str, str] = {}
     while choices := drafted(path, answers=answers).choices:
@@ -407,34 +207,3 @@ def test_rows_of_the_cases_that_are_not_sent_can_be_accepted(tmp_path: Path) -> 
     assert (left.choices, accepted.choices) == ((), ())
     assert list(parse(left.text, "left").open) == ["cases"]
     assert not parse(accepted.text, "accepted").open
-
-
-def test_pages_are_opened_for_a_mapping_that_recognises_nothing(call: Any, tmp_path: Path) -> None:
-    """Only if it reads what each event needs in the items, and nothing in the pages themselves."""
-    items = [{"name": "A", "who": f"u-{n}", "at": f"2023-01-02T03:04:0{n}Z"} for n in range(3)]
-    page = {"project": "lumen", "rows_of_it": items, "next": "abc"}
-    path, mine = tmp_path / "pages.json", tmp_path / "mine.yaml"
-    path.write_text(lines([page, {**page, "next": "abd"}]))
-    mapping = "format: backcast.mapping/1\ntool: mine\ntitle: Mine\n"
-    mapping += "event: /name\ndistinct_id: [/who]\ntime:\n  - {from: /at}\n"
-    for more, rows in (("", 6), ("properties:\n  set:\n    project: /project\n", 2)):
-        mine.write_text(mapping + more)
-        plan = call("plan", path, "-m", mine, "-o", tmp_path / f"plan{rows}", "--json", "--workers", "0")
-        assert plan.json["rows"]["read"] == rows
-    words = [word for name, column in (("event", "name"), ("distinct_id", "who"), ("timestamp", "at"))
-             for word in ("--set", f"{name}={column}")]  # fmt: skip
-    plan = call("plan", path, "-m", "generic", *words, "-o", tmp_path / "generic", "--json", "--workers", "0")
-    assert (plan.code, plan.json["rows"]["mapped"]) == (0, 6)
-
-
-def test_the_time_of_a_broker_is_not_that_of_the_event(call: Any, tmp_path: Path) -> None:
-    """Kafka's own timestamp is when it took the record, which has a time of its own; without one it is the event's."""
-    record = {"topic": "t", "partition": 0, "offset": 7, "timestamp": 1_700_000_009_000}
-    texts = []
-    for inside in ({"event": "Open", "user_id": "u", "ts": 1_700_000_000}, {"event": "Open"}):
-        rows = [{**record, "offset": at, "value": json.dumps({**inside, "user_id": f"u-{at % 3}"})} for at in range(30)]
-        call("mapping", "new", log(tmp_path, rows), "-o", tmp_path / f"{len(texts)}.yaml")
-        texts.append((tmp_path / f"{len(texts)}.yaml").read_text())
-    assert "time:\n  - {from: ts, unit: s}\n" in texts[0] or "time:\n  - {from: /value/ts, unit: s}\n" in texts[0]
-    assert "received:\n  - {from: /timestamp, unit: ms}\n" in texts[0]
-    assert "{from: /timestamp, unit: ms}" in texts[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -375,3 +376,22 @@ def test_numbers_count_in_utc_unless_the_tool_writes_its_own_clock(tmp_path: Pat
     inside = ({"time": 1_700_000_000 + n, "distinct_id": "u", "$insert_id": str(n)} for n in range(30))
     rows = ({"event": "a", "properties": one} for one in inside)
     assert surveyed(written(tmp_path / "rows.jsonl", rows)).first == "2023-11-14T22:13:20"
+
+
+def test_charts_leave_out_rows_at_times_far_from_all_others(call: Any, tmp_path: Path) -> None:
+    """The terminal and the page say how many, and where the farthest is; an early month with few rows is not far."""
+    days = ["2023-01-05", *(f"2023-{month:02d}-{day:02d}" for month in range(3, 9) for day in range(1, 29))]
+    days[9:9] = ["1970-01-01", "2081-12-25"]
+    rows = [{"event": "A", "user_id": "u", "time": f"{day}T00:00:00Z"} for day in days]
+    path = written(tmp_path / "log.jsonl", rows)
+    shown = " ".join(call("survey", path, "--report", tmp_path / "page.html").out.split())
+    page = re.sub("<[^>]*>", "", (tmp_path / "page.html").read_text())
+    for sentence in (
+        "1 row is before 2023-01, far from the others, the first at 1970-01-01T00:00:00Z (log.jsonl, row 10); charts",
+        "1 row is after 2023-08, far from the others, the last at 2081-12-25T00:00:00Z (log.jsonl, row 11); charts",
+    ):
+        assert sentence in shown
+        assert sentence in page
+    assert "2023-01 to 2023-08" in shown
+    assert "Rows per day" in page
+    assert surveyed(written(tmp_path / "few.jsonl", [*rows[9:24]])).far == []

@@ -6,7 +6,8 @@ from pipeline.mapper.codegen.timeformat import TimeFormat
 from pipeline.mapper.codegen.values import Emitter
 from pipeline.mapper.program import operations as program
 from pipeline.models import RejectReason
-from pipeline.timestamps import MICROSECONDS_FROM, MILLISECONDS_FROM, QUARTER, SECOND, UNITS, WITHOUT_OFFSET
+from pipeline.timestamps import MICROSECONDS_FROM, MILLISECONDS_FROM, SECOND, UNITS, WITHOUT_OFFSET
+from pipeline.zone_clock import QUARTER
 
 START_OF_TIME = -62_135_596_800 * SECOND
 """The first instant of the year 1."""

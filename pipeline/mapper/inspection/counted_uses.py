@@ -23,7 +23,7 @@ from pipeline.mapper.program.expressions import Condition, Value
 from pipeline.mapper.program.functions import FUNCTIONS
 from pipeline.mapper.program.printer import spelt
 from pipeline.models import SealedOptions
-from pipeline.timestamps import ZoneClock
+from pipeline.zone_clock import ZoneClock
 
 NONE = "none of them"
 

@@ -15,7 +15,8 @@ from pipeline.plan.statistics.hour_profile import Night, evidence_of_changes, ju
 from pipeline.plan.statistics.hours import QUARTERS_A_DAY, HourHistory, by_place
 from pipeline.survey.zones import candidates
 from pipeline.text import pluralize
-from pipeline.timestamps import HOUR, QUARTER
+from pipeline.timestamps import HOUR
+from pipeline.zone_clock import QUARTER
 
 _MIDDLE_OF_NIGHT, _MIDDLE_OF_CLOSING_TIME = 3.5, 1.5
 _FIXED = ("UTC", "Etc/", "GMT", "Zulu", "Universal")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pipeline.clock_offsets import offset_name
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, stated
-from pipeline.plan.zone import fitting_zones
 from pipeline.text import pluralize
 
 _ZONES = 4
@@ -21,9 +20,10 @@ def unproved_zone(facts: PlanFacts) -> str | Finding | None:
         return None
     if verdict.contradictions:
         worst = max(verdict.contradictions, key=lambda month: month.rows)
-        wrong, fitting = len(verdict.contradictions), fitting_zones(verdict.months)
+        wrong, fitting = len(verdict.contradictions), verdict.fitting
         expected = f", not {' or '.join(map(offset_name, worst.expected))}" if verdict.zone != "UTC" else ""
-        names = f" Zones that fit all months: {', '.join(fitting[:_ZONES])}." if fitting else ""
+        shown = ", ".join(one.replace(" ", ", then ") for one in fitting[:_ZONES])
+        names = f" Zones that fit all months: {shown}." if fitting else ""
         return stated(
             f"the times are not {verdict.zone}: in {worst.month} receive times show {offset_name(worst.offset)}"
             f" in {worst.rows:,} of {pluralize(worst.of, 'row')}{expected}. {pluralize(wrong, 'month')} of"
@@ -34,7 +34,7 @@ def unproved_zone(facts: PlanFacts) -> str | Finding | None:
                 f"{month.month}: {offset_name(month.offset)} in {month.rows:,} of {pluralize(month.of, 'row')}"
                 for month in verdict.contradictions
             ],
-            options=["--timezone", (fitting or [_ANY])[0]],
+            options=[word for zone in (fitting or [_ANY])[0].split() for word in ("--timezone", zone)],
         )
     if verdict.proved or facts.options.zones:
         return None

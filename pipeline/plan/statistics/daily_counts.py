@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.plan.sealed.directory import read_lines
-from pipeline.timestamps import DAY, QUARTER, format_utc
+from pipeline.timestamps import DAY, format_utc
+from pipeline.zone_clock import QUARTER
 
 if TYPE_CHECKING:
     from pipeline.plan.fact_tables import FactTables

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from pipeline.plan.statistics.daily_counts import day_name
 from pipeline.plan.statistics.hours import QUARTERS_A_DAY, Counts, HourHistory, by_place
 from pipeline.text import pluralize
-from pipeline.timestamps import DAY, ZoneClock
+from pipeline.timestamps import DAY
+from pipeline.zone_clock import ZoneClock
 
 Shares = NDArray[np.float64]
 LEAST_EVENTS = 1_000

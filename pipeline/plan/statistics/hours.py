@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from pipeline.plan.sealed.facts import HoursSeal
 from pipeline.plan.statistics.history import Series
-from pipeline.timestamps import DAY, QUARTER, ZoneClock
+from pipeline.timestamps import DAY
+from pipeline.zone_clock import QUARTER, ZoneClock
 
 Counts = NDArray[np.int64]
 QUARTERS_A_DAY = DAY // QUARTER

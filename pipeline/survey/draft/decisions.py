@@ -13,8 +13,10 @@ from pipeline.extractors.file_rules import COLUMNS, rules_set
 from pipeline.mapper import available
 from pipeline.mapper.language.scalars import comment, scalar
 from pipeline.mapper.program.references import path_of
-from pipeline.survey import roles
 from pipeline.survey.columns import Column, Steps, columns_of
+from pipeline.survey.roles.ids import is_integer_as_float, people_in
+from pipeline.survey.roles.properties import properties_in
+from pipeline.survey.roles.times import clocks_in
 from pipeline.survey.tables import Table
 from pipeline.text import pluralize
 from pipeline.timestamps import lost_digits
@@ -77,15 +79,15 @@ class Decisions:
         if self.nulls:
             records = [{name: one for name, one in row.items() if one != self.nulls} for row in records]
         self.columns = columns_of(records, depth=DEPTH)
-        self.opened = roles.properties_in(self.columns.values())
-        clocks = roles.clocks_in(self.columns.values())
+        self.opened = properties_in(self.columns.values())
+        clocks = clocks_in(self.columns.values())
         # Numbers that only look like times are more often ids.
         self.clocks = [one for one in clocks if one.known] or clocks
         timed = {one.column.steps for one in self.clocks}
         self.untimed = [column for column in self.columns.values() if column.steps not in timed]
-        self.people = roles.people_in(self.untimed)
+        self.people = people_in(self.untimed)
         ids = {one.column.steps for one in self.people}
-        found = ["/".join(one.column.steps) for one in self.people if roles.is_integer_as_float(one.column)]
+        found = ["/".join(one.column.steps) for one in self.people if is_integer_as_float(one.column)]
         self.floats = rules_set(settings).integers or found
         roled = [*(one.column for one in self.clocks), *(one.column for one in self.people)]
         self.rounded = [one.path for one in roled if any(map(lost_digits, one.texts))]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from pipeline.mapper.language.scalars import comment, scalar
-from pipeline.survey import roles
 from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without, some_rows_have
+from pipeline.survey.roles.events import events_in, is_category
+from pipeline.survey.roles.properties import renames_in
 from pipeline.text import pluralize
 
 _PAGES = re.compile(r"page_?views?|pages?|views?", re.IGNORECASE)
@@ -24,9 +25,9 @@ MOST_LISTED = 10
 
 def event_section(known: Decisions) -> str:
     """The event's name: a column, a column and a name for the rows without it, or one name for all rows."""
-    found = roles.events_in(known.others)
+    found = events_in(known.others)
     constant = Option(f"{{const: {scalar(_constant(known))}}}", "one kind of event, named after the file")
-    columns = [column for column in known.others if roles.is_category(column)]
+    columns = [column for column in known.others if is_category(column)]
     columns.sort(key=lambda one: (len(one.texts) == 1, not _KIND.search(one.name), len(one.steps), len(one.texts)))
     categories = [Option(known.ref(column), column.evidence()) for column in columns]
     best, lines = next(iter(found), None), list[str]()
@@ -57,7 +58,7 @@ def event_section(known: Decisions) -> str:
 
 def _constant(known: Decisions) -> str:
     """The event name if no column has one: the table's, or the service's own for a table of page views."""
-    addresses = "$current_url" in roles.renames_in(known.others).values()
+    addresses = "$current_url" in renames_in(known.others).values()
     paths = any(_PATH.search(column.name) for column in known.columns.values())
     if _PAGES.fullmatch(known.table.name) or paths or (addresses and "view" in known.table.name):
         return "$pageview"

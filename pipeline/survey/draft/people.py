@@ -7,9 +7,8 @@ from collections import Counter
 
 from pipeline import values
 from pipeline.mapper.language.scalars import comment, scalar
-from pipeline.survey import roles
 from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, some_rows_have
-from pipeline.survey.roles import IdColumn
+from pipeline.survey.roles.ids import ANONYMOUS, EMAIL, SESSION, USER, IdColumn, other_ids
 from pipeline.text import pluralize, printable
 from pipeline.validator.placeholder_ids import is_placeholder
 
@@ -32,10 +31,10 @@ def people_sections(known: Decisions) -> str:
     texts = {f"[{', '.join(known.ref(one.column) for one in chain)}]": chain} if chain else {}
     several = "the first of these that a row has"
     options = [Option(text, several if len(chain) > 1 else chain[0].column.evidence()) for text in texts]
-    for column in roles.other_ids(known.others) if missing and chain and chain[0].known else ():
+    for column in other_ids(known.others) if missing and chain and chain[0].known else ():
         if missing <= set(column.rows):
             text = f"[{', '.join(known.ref(one) for one in (*(one.column for one in chain), column))}]"
-            texts[text] = [*chain, IdColumn(column, roles.ANONYMOUS, known=False)]
+            texts[text] = [*chain, IdColumn(column, ANONYMOUS, known=False)]
             options.append(Option(text, f"rows without the others have {column.path}: {column.evidence()}"))
     for one in known.people:
         if len(options) < MOST_OPTIONS and [one] != chain:
@@ -76,9 +75,9 @@ def _chain(people: list[IdColumn]) -> tuple[list[IdColumn], set[int], str]:
     question = ""
     if missing - suspected:
         question = f"{some_rows_have(len(missing), people[0].column.of)} none of these ids and would be rejected."
-    elif chain[-1].of == roles.SESSION:
+    elif chain[-1].of == SESSION:
         question = "a session is not a person: its rows are one person for as long as the session lasts."
-    elif sum(one.of in (roles.USER, roles.EMAIL) for one in chain) > 1:
+    elif sum(one.of in (USER, EMAIL) for one in chain) > 1:
         question = "several user ids stand in for each other: a user who has both becomes two persons."
     return chain, missing, question
 
@@ -93,13 +92,13 @@ def _identified(one: IdColumn) -> set[int]:
 
 
 def _common_placeholders(one: IdColumn) -> list[tuple[str, bool]]:
-    """The frequent values of a column that look like placeholders, and whether they are certainly not ids."""
+    """The values of a column that look like placeholders, and whether they are certainly not ids."""
     found, column = [], one.column
     many = len(column.values) >= 50 and len(column.texts) >= 10
-    for text, count in column.texts.most_common(5):
+    for text, count in column.texts.most_common():
         common = many and count > COMMON_SHARE * len(column.values)
         if (known := is_placeholder(text) or not any(map(str.isalnum, text))) or (
-            one.of != roles.SESSION and (common or _NO_ID.fullmatch(text))
+            one.of != SESSION and (common or _NO_ID.fullmatch(text))
         ):
             found.append((text, known))
     return found
@@ -134,8 +133,8 @@ def _placeholders(known: Decisions, chosen: list[IdColumn]) -> tuple[str, list[s
 
 def _pair(known: Decisions, chosen: list[IdColumn]) -> list[str]:
     """The rule for rows with both a user's id and an id from before the user was known."""
-    people = next((one for one in chosen if one.of == roles.USER), None)
-    others = next((one for one in known.people if one.of == roles.ANONYMOUS), None)
+    people = next((one for one in chosen if one.of == USER), None)
+    others = next((one for one in known.people if one.of == ANONYMOUS), None)
     if people is None or others is None:
         return []
     user, other = people.column, others.column

@@ -8,16 +8,28 @@ from decimal import Decimal
 
 from pipeline.mapper.codegen.conversions import as_comma_number
 from pipeline.mapper.language.scalars import comment, quoted, scalar
-from pipeline.survey import roles
+from pipeline.survey.clock import LATEST
 from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import Choice, Decisions, Option
 from pipeline.survey.fields import OBJECT_TEXT
+from pipeline.survey.roles.ids import is_named_as_key, keys_in
+from pipeline.survey.roles.properties import entry_keys, renames_in, small_unit
+from pipeline.text import printable
+from pipeline.timestamps import DAY, format_utc
 from pipeline.values import raw
+from pipeline.values import text as text_of
 
 _SMALL_UNIT = re.compile(
     r"(?:[\s_-]+in)?[\s_-]+(?:cents?|micros)$|(?-i:(?:In)?(?:Cents?|Micros)$)|^(?:cents?|micros)$", re.IGNORECASE
 )
-_DECIMAL_COMMA = re.compile(r"-?(?:0|[1-9][0-9]*|[1-9][0-9]{0,2}(?:[. ][0-9]{3})+),[0-9]{2}$", re.ASCII)
+_DECIMAL_COMMA = re.compile(r"-?(?:0|[1-9][0-9]*|[1-9][0-9]{0,2}(?:[. ][0-9]{3})+)(?:,[0-9]+)?$", re.ASCII)
+_CERTAIN_COMMA = re.compile(r"\S*,(?:[0-9]{1,2}|[0-9]{4,})$", re.ASCII)
+"""A decimal comma, and no comma between thousands."""
+_DATE_FOLDERS = {
+    "year": slice(0, 4), "month": slice(5, 7), "day": slice(8, 10),
+    "date": slice(0, 10), "dt": slice(0, 10), "ds": slice(0, 10),
+}  # fmt: skip
+"""The names of folders such as `day=07`, and their place in a time that is written as 2023-05-07T…"""
 ENOUGH_ROWS = 20
 """In fewer rows, different values of a column show nothing, unless its name is that of a key."""
 
@@ -26,18 +38,20 @@ def key_section(known: Decisions) -> str:
     """What makes a row one event of the tool: a column that no two rows share."""
     timed = {one.column.steps for one in known.clocks}
     people = {one.column.steps for one in known.people if one.known}
-    likely = [one for one in roles.keys_in(known.columns.values()) if one.steps not in timed | people]
-    named = roles.keys_in(likely, likely=False)
+    likely = [one for one in keys_in(known.columns.values()) if one.steps not in timed | people]
+    named = keys_in(likely, likely=False)
     enough = len(known.table.records) >= ENOUGH_ROWS
     best = next((one for one in likely if _is_unique(known, one) and (enough or one in named)), None)
     if best is None:
         return "\n".join(["", *(comment(line) for line in _no_key(known, likely))])
     known.dropped.append(best.steps)
+    unnamed = best not in named and not is_named_as_key(best)
     ref, rows = known.ref(best), known.unique.get(best.steps[0], len(best.values))
     return "\n".join([
         "",
         "# What makes a row one event of the tool: rows with one key are one event.",
         f"# No two of {rows:,} sampled rows share a value.",
+        *(["# Only the values of this column look like ids, not its name: is it the id of a row?"] * unnamed),
         *([f"uuid: {ref}"] if best.share("uuid in text") >= 0.9 else []),
         f"key: {{of: [{ref}], needs: [{ref}]}}",
     ])  # fmt: skip
@@ -60,10 +74,12 @@ def _is_unique(known: Decisions, column: Column) -> bool:
 
 def property_sections(known: Decisions) -> str:
     """`define` and `properties`."""
+    folders = _date_folders(known)
+    known.dropped += [column.steps for column in folders]
     flat = known.opened is None
     define, lines = ("", []) if known.opened is None else _opened(known, known.opened)
     own = () if known.opened is None else (known.opened.steps[0],)
-    renames = roles.renames_in(one for one in known.columns.values() if one.steps not in known.dropped)
+    renames = renames_in(one for one in known.columns.values() if one.steps not in known.dropped)
     renamed = {steps[-1]: new for steps, new in renames.items() if steps[:-1] == own}
     sets = {} if flat else _beside(known, {steps[0]: new for steps, new in renames.items() if len(steps) == 1})
     dropped = [steps for steps in dict.fromkeys(known.dropped) if steps[:-1] == own or len(steps) == 1]
@@ -77,6 +93,9 @@ def property_sections(known: Decisions) -> str:
     sets |= amounts
     texts = _json_texts(known) if flat else []
     decimals = _decimal_commas(known) if flat else []
+    if folders:
+        named = ", ".join(printable(column.path, 60) for column in folders)
+        lines.append("  " + comment(f"{named}: the folders repeat the day of the event's time, so they are left out."))
     if names:
         lines.append(f"  drop: [{', '.join(names)}]")
     if renamed:
@@ -95,7 +114,7 @@ def property_sections(known: Decisions) -> str:
 def _opened(known: Decisions, column: Column) -> tuple[list[str], list[str]]:
     """The definition of a list of keys and values, and the line that opens the event's own properties."""
     ref, define = known.ref(column), list[str]()
-    if (entries := roles.entry_keys(column)) is not None:
+    if (entries := entry_keys(column)) is not None:
         name = re.sub(r"\W", "_", column.steps[0])
         define = ["", "define:", f"  {name}:", *_entries(ref, *entries)]
         ref = quoted(f"@{name}")
@@ -127,6 +146,26 @@ def _beside(known: Decisions, renames: dict[str, str]) -> dict[str, str]:
     return sets
 
 
+def _date_folders(known: Decisions) -> list[Column]:
+    """The columns of folders such as year=2023/month=05 that repeat the day of the event's time, in any zone."""
+    folders = {folder.partition("=")[0] for part in known.table.parts for folder in part.path.split("/")[:-1]}
+    if not known.clocks:
+        return []
+    times, days = known.clocks[0], dict[int, tuple[str, ...]]()
+    for row, value in zip(times.column.rows, times.column.values, strict=True):
+        reading = times.clock.read(value)
+        if reading is not None and DAY < reading.us < LATEST - DAY:
+            days[row] = tuple(format_utc(reading.us + move)[:10] for move in (-DAY, 0, DAY))
+
+    def repeats(column: Column) -> bool:
+        cut = _DATE_FOLDERS[column.name]
+        pairs = zip(column.rows, map(text_of, column.values), strict=True)
+        return all((text or "").zfill(2) in {day[cut] for day in days[row]} for row, text in pairs if row in days)
+
+    own = (one for one in known.columns.values() if len(one.steps) == 1 and one is not times.column)
+    return [one for one in own if one.steps[0] in folders and one.name in _DATE_FOLDERS and days and repeats(one)]
+
+
 def _json_texts(known: Decisions) -> list[str]:
     """The columns that have JSON as text."""
     return [
@@ -137,8 +176,8 @@ def _json_texts(known: Decisions) -> list[str]:
 
 
 def _number(known: Decisions, name: str) -> str:
-    """An amount as written, and as a number."""
-    text = next(iter(known.columns[name,].texts))
+    """A number as written, and as it is sent."""
+    text = next(text for text in known.columns[name,].texts if "," in text)
     return f"{text}: {bytes(raw(as_comma_number(text))).decode()}"
 
 
@@ -149,17 +188,21 @@ def _in_units(name: str, taken: Collection[str]) -> str:
 
 
 def _decimal_commas(known: Decisions) -> list[str]:
-    """The columns whose strings are amounts such as 49,90 or 1.234,56."""
+    """The columns whose strings are all numbers such as 49,9 or 1.234,56. A version is not a number."""
     return [
         steps[0]
         for steps, column in known.columns.items()
-        if len(steps) == 1 and steps not in known.dropped and column.matching(_DECIMAL_COMMA) == 1
+        if len(steps) == 1
+        and steps not in known.dropped
+        and column.matching(_DECIMAL_COMMA) == 1
+        and column.matching(_CERTAIN_COMMA) > 0
+        and "version" not in column.name
     ]
 
 
 def _amounts(known: Decisions) -> tuple[dict[str, str], list[str]]:
     """The properties that are set to amounts in whole units, and comments if the choice is open."""
-    found = [(one, unit) for one in known.columns.values() if (unit := roles.small_unit(one)) is not None]
+    found = [(one, unit) for one in known.columns.values() if (unit := small_unit(one)) is not None]
     if not found:
         return {}, []
     evidence = "; ".join(f"{one.path} in {unit:,}ths: {one.evidence()}" for one, unit in found[:3])

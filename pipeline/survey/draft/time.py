@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from pipeline.mapper.language.scalars import quoted, scalar
+from pipeline.mapper.language.scalars import comment, quoted, scalar
 from pipeline.survey.clock import ENOUGH, Clock
 from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without
-from pipeline.survey.roles import TimeColumn, received_in
+from pipeline.survey.roles.times import TimeColumn, received_in
 from pipeline.text import pluralize, printable
 from pipeline.timestamps import format_utc
 
@@ -106,12 +106,17 @@ def _clock(known: Decisions, one: TimeColumn, hours: Column | None = None) -> tu
             Option("local", "a local clock: every plan then needs its zone, such as --timezone Europe/Berlin"),
             Option("utc", "UTC: write `zone: utc`, and no plan needs --timezone"),
         )
-        column = known.clocks[0].column
-        example = printable(next(iter(column.texts), ""), 40)
-        question = f"the times of {column.path}, such as {example}, do not say their time zone. Are they UTC?"
+        first = known.clocks[0].column
+        example = printable(next(iter(first.texts), ""), 40)
+        question = f"the times of {first.path}, such as {example}, do not say their time zone. Are they UTC?"
         zone, comments = known.choose(Choice("zone", question, options))
         parts.append(f"zone: {zone}")
         lines = [*lines, *comments]
+    unread = [text for text in column.texts if clock.read(text) is None] if hours is None else []
+    if unread:
+        rows = pluralize(sum(column.texts[text] for text in unread), "row")
+        sentence = f"{rows} of {len(column.values):,} cannot be read so, and would be rejected: {unread[0]!r}"
+        lines = [*lines, comment(printable(sentence, 300))]
     return f"{{{', '.join(parts)}}}", lines
 
 
