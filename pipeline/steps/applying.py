@@ -23,7 +23,7 @@ from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import Results, project_of
 from pipeline.report.machine import update_report
 from pipeline.report.results import ApplyResult, CanaryResult, apply_result, canary_result, verify_result
-from pipeline.report.state import PlanStatus, check_required, read_status
+from pipeline.report.state import PlanStatus, check_ready, check_required, read_status
 from pipeline.steps.keys import KeySource, Warn
 from pipeline.steps.target import check_before_sending, project_to_read, warn_of_silence
 from pipeline.targets import address_of, files_of
@@ -87,6 +87,7 @@ def apply(
     """
     warn, address = hooks.warn, address_of(to)
     key = keys.capture(to, warn, dry_run=options.dry_run)
+    check_ready(plan, directory)
     check_send(plan, directory, to, key, options)
     check_required(plan, directory, to, options)
     with target_lock(to, key, options, warn):

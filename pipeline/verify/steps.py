@@ -123,7 +123,7 @@ def repair(
     """
     hooks = hooks or Hooks()
     check_applicable(plan, to)
-    left = _left_unsent(plan, directory)
+    left = _left_unsent(plan, directory, to)
     runs = _runs(directory)
     found: list[BatchKey] = []
     before = compare(
@@ -146,7 +146,7 @@ def repair(
     return Repair(outcome, compare(plan, directory, to, options, keys.personal, earlier=earlier, progress=hooks.step))
 
 
-def _left_unsent(plan: Plan, directory: Directory) -> int:
+def _left_unsent(plan: Plan, directory: Directory, to: str) -> int:
     """The events that an earlier repair left unsent. Raises UnsafePlan if the plan was never completely sent."""
     totals = read_totals(directory.ledger)
     begun = [key for state in ("begun", "waiting") for key in read_batches(directory.ledger, state)]
@@ -156,7 +156,7 @@ def _left_unsent(plan: Plan, directory: Directory) -> int:
         raise UnsafePlan(
             f"{pluralize(unsent, 'event')} of the plan {are(unsent)} not sent yet; only a completely sent plan can be"
             " repaired, and nothing was sent",
-            hint=f"send the rest first: backcast apply {directory.name} --to …",
+            hint=f"send the rest first: backcast apply {quoted(directory.name)} --to {quoted(to)}",
         )
     return left
 
