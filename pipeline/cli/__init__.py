@@ -1,7 +1,7 @@
 """The command line: parse → call → render → exit code.
 
 A command is imported only when it is called: `backcast --help` loads no heavy library.
-Every error is two lines, `Error: …` and `Try: …`; a traceback is a bug.
+Every error is two lines, `Error: …` and `Try: …`, with a line between for each detail; a traceback is a bug.
 """
 
 from __future__ import annotations

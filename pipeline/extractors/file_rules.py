@@ -121,5 +121,7 @@ def refuse_unused(settings: Mapping[str, str], parts: Iterable[Part]) -> None:
     ):
         if formats and settings.get(name) and not formats & read:
             raise UsageError(
-                f"--set {name}={settings[name]} has no effect: the export has no {what}", hint="leave it out"
+                f"--set {name}={settings[name]} has no effect: the export has no {what}, only"
+                f" {' and '.join(sorted(formats))}",
+                hint="leave it out",
             )

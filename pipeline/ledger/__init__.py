@@ -13,7 +13,7 @@ You can read it even during a run: `sqlite3 -readonly ledger.sqlite 'select * fr
     plan, target  the plan's digest and the address to which it is sent
     created       when
     id, opened    a random name, and how often a run opened it: sent-to.json next to it has the same (`ledger.marker`)
-    key_salt,     recognise the project key without storing it: scrypt of the key, hex
+    key_salt,     recognise the capture key without storing it: scrypt of the key, hex
     key_check
     project       the id of the project; absent until `apply` knows it for sure
     transport     how batches travel: `batch` (to /batch/) or `v1` (the per-event endpoint); chosen once

@@ -125,7 +125,7 @@ _TAKEN = (("settled", "settled"), ("refused", "refused"), ("begun", "in doubt"))
 
 
 def check_key(database: sqlite3.Connection, path: Path | None, key: Secret, *, rotated: bool) -> None:
-    """Store a hash of the project key, or compare the key with it. Raises UnsafePlan.
+    """Store a hash of the capture key, or compare the key with it. Raises UnsafePlan.
 
     Another key most often means another project, to which half of a history must not go. If nothing was sent yet, the
     new key is stored: the first one was mistyped. `rotated` says that both keys belong to one project.
@@ -168,11 +168,12 @@ def sync_directory(path: Path) -> None:
 # -- one writer ----------------------------------------------------------------------------------------
 
 
-def lock_file(path: Path, name: str | Callable[[str], Busy]) -> IO[bytes]:
+def lock_file(path: Path, name: str | Callable[[str], Busy], note: str = "") -> IO[bytes]:
     """Lock a file by means of another file next to it, until `unlock` or the end of the process. Raises Busy,
     UsageError.
 
-    `name` is what people call the file, or a function that makes the error from the process that holds the lock.
+    `name` is what people call the file, or a function that makes the error from the process that holds the lock. `note`
+    is added to this process for the error of another one.
     """
     try:
         lock = path.with_name(path.name + ".lock").open("a+b")
@@ -205,7 +206,7 @@ def lock_file(path: Path, name: str | Callable[[str], Busy]) -> IO[bytes]:
             ) from None
     try:
         lock.truncate(0)
-        lock.write(f"process {os.getpid()} on {socket.gethostname()} since {now()}".encode())
+        lock.write(f"process {os.getpid()} on {socket.gethostname()} since {now()}{note}".encode())
         lock.flush()
     except OSError:
         # The file is locked all the same: on a full disk, only the name of the process is missing.

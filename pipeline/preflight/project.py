@@ -62,7 +62,7 @@ def find_project(client: ManagementClient, key: Secret | None) -> ProjectResult:
         if own is not None:
             return ProjectResult(Check(PROJECT, "ok", named(own)), own, listed)
         if isinstance(error, NotFound):
-            hint = "check --project and the region; to see the projects: backcast projects list --to us|eu|URL"
+            hint = f"check --project and the region; to see the projects: backcast projects list --to {client.base_url}"
             missing = Check(PROJECT, "stop", f"project {client.project_id} does not exist", hint)
             return ProjectResult(missing, listed=listed, known=False)
         return ProjectResult(check_of_error(PROJECT, error), listed=listed, known=isinstance(error, Forbidden))

@@ -90,7 +90,7 @@ def apply(
     check_ready(plan, directory)
     check_send(plan, directory, to, key, options)
     check_required(plan, directory, to, options)
-    with target_lock(to, key, options, warn):
+    with target_lock(str(directory.path.absolute()), to, key, options, warn):
         reads = options.canary and not options.dry_run
         asks = hooks.read_back is None and (reads or checks is not None)
         reader = keys.reading(required=reads) if asks else Secret("")
