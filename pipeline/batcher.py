@@ -59,7 +59,7 @@ ENVELOPE_ROOM = 256
 
 
 class Envelope:
-    """The part of a request to `/batch/` around its events. It contains the project key, but never shows it.
+    """The part of a request to `/batch/` around its events. It contains the capture key, but never shows it.
 
     `per_event`: the events are written in a different form from the sealed one, and a batch has their `uuids`.
     """

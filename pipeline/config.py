@@ -18,7 +18,7 @@ from pipeline.errors import UsageError
 PROJECT_KEY = "BACKCAST_PROJECT_KEY"
 PERSONAL_KEY = "BACKCAST_PERSONAL_KEY"
 LONGEST = 64
-"""Characters of a project key; capture refuses a longer one (docs/know/service.md#event-fields)."""
+"""Characters of a capture key; capture refuses a longer one (docs/know/service.md#event-fields)."""
 
 _LEAST_ENCODED = 6
 """At least this many characters of base64 are taken for a part of a secret."""
@@ -124,21 +124,21 @@ def project_key_fault(text: str, *, cloud: bool = False) -> KeyFault | None:
     """
     if not text:
         return KeyFault(
-            "there is no project key", f"set {PROJECT_KEY}, or give --project-key-file FILE; it begins with phc_"
+            "there is no capture key", f"set {PROJECT_KEY}, or give --project-key-file FILE; it begins with phc_"
         )
     if text.startswith("phx_"):
         return KeyFault(
-            "the project key given is a personal key (phx_…), which capture refuses",
-            "use the project's own key, which begins with phc_",
+            "the capture key given is a personal key (phx_…), which capture refuses",
+            "use the capture key of the project, which begins with phc_",
         )
     if any(quote in text for quote in "\"'`"):
-        return KeyFault("the project key contains quotes, which do not belong to a key", "remove the quotes")
+        return KeyFault("the capture key contains quotes, which do not belong to a key", "remove the quotes")
     if len(text) > LONGEST or not _is_token(text):
-        return KeyFault("the project key has a shape that capture refuses", "copy it again: phc_ and letters")
+        return KeyFault("the capture key has a shape that capture refuses", "copy it again: phc_ and letters")
     if text.startswith("phc_") and text != "phc_":
         return None
     return KeyFault(
-        "the project key does not look like a capture key, which begins with phc_",
+        "the capture key does not look like one, which begins with phc_",
         "copy it from the settings of the project, unless its keys look like this",
         stops=cloud and not re.fullmatch(r"[A-Za-z0-9_-]{14,}", text),
     )
@@ -150,7 +150,7 @@ def personal_key(file: str | None = None, environment: Mapping[str, str] = os.en
     text = key.reveal()
     if text.startswith("phc_"):
         raise UsageError(
-            "the personal key given is a project key (phc_…), which the management API refuses",
+            "the personal key given is a capture key (phc_…), which the management API refuses",
             hint="create a personal key, which begins with phx_, in the settings of your user",
         )
     if text and not _is_token(text):

@@ -98,9 +98,13 @@ class UnreadableExport(BackcastError):
 
 
 class UnsafePlan(BackcastError):
-    """A check failed, or the plan must not be applied as requested."""
+    """A check failed, or the plan must not be applied as requested. `details` are a line each."""
 
     exit_code = 4
+
+    def __init__(self, message: str, *, details: Sequence[str] = (), hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.details = details
 
 
 class EmptyExport(UnsafePlan):

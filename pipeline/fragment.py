@@ -1,7 +1,7 @@
 """The events of a request as a deflate fragment, and the gzip body around it.
 
 A fragment ends with a full flush, so it ends at a byte and refers to nothing before it. To send it, frame it: a gzip
-header, the head of the JSON (with the project key) as a stored block, the fragment, the tail as a last stored block,
+header, the head of the JSON (with the capture key) as a stored block, the fragment, the tail as a last stored block,
 and a checksum that is combined from those of the three. So a body costs 26 µs, whatever its size, and the key is added
 only when a request leaves (docs/know/performance.md#codecs).
 """

@@ -62,7 +62,7 @@ def test_a_key_is_of_a_file_or_else_of_the_environment(tmp_path: Path) -> None:
 
 def test_no_project_key_is_an_error_that_says_how_to_give_one() -> None:
     """Exit 2, naming the variable and the flag."""
-    with pytest.raises(UsageError, match="there is no project key") as caught:
+    with pytest.raises(UsageError, match="there is no capture key") as caught:
         project_key(None, {})
     assert "BACKCAST_PROJECT_KEY" in caught.value.hint
     assert "--project-key-file" in caught.value.hint

@@ -1,7 +1,7 @@
 """The command line: parse → call → render → exit code.
 
 A command is imported only when it is called: `backcast --help` loads no heavy library.
-Every error is two lines, `Error: …` and `Try: …`; a traceback is a bug.
+Every error is two lines, `Error: …` and `Try: …`, with a line between for each detail; a traceback is a bug.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
 from importlib import import_module
 from itertools import pairwise
@@ -188,7 +188,7 @@ def _run(arguments: list[str] | None) -> int:
     except click.ClickException as error:
         return _print_error(error.format_message(), "check the command's arguments", 2)
     except BackcastError as error:
-        return _print_error(error.message, error.hint, error.exit_code)
+        return _print_error(error.message, error.hint, error.exit_code, getattr(error, "details", ()))
     except (click.Abort, KeyboardInterrupt):
         return _print_error("interrupted; nothing is lost", "run the same command again", 130)
     except _OutputClosed:
@@ -214,9 +214,12 @@ def _run(arguments: list[str] | None) -> int:
         )
 
 
-def _print_error(message: str, hint: str, code: int) -> int:
-    """Print two lines, with control characters of file names and rows escaped. Returns `code`."""
+def _print_error(message: str, hint: str, code: int, details: Sequence[str] = ()) -> int:
+    """Print two lines, and one for each of the details, with control characters of file names and rows escaped. Returns
+    `code`."""
     click.echo(f"Error: {printable(message, MAX_MESSAGE)}", err=True)
+    for detail in details:
+        click.echo(f"  {printable(detail, MAX_MESSAGE)}", err=True)
     if hint:
         click.echo(f"Try: {printable(hint, MAX_MESSAGE)}", err=True)
     return code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import sys
 import tempfile
@@ -17,7 +16,7 @@ from pipeline.cli import common
 from pipeline.errors import UsageError
 from pipeline.option_types import read_settings
 from pipeline.options.planning import FILE_SETTINGS
-from pipeline.text import pluralize, printable
+from pipeline.text import pluralize, printable, quoted
 
 if TYPE_CHECKING:
     from pipeline.mapper.inspection.mutations import Mutated
@@ -251,8 +250,8 @@ def new(sources: tuple[str, ...], output: Path | None, ask: bool, settings: tupl
     elif output is not None:
         zone = " --timezone Area/City" if "zone: local" in text else ""
         others = [one for one in settings if not getattr(written.files, one.partition("=")[0], "")]
-        told = "".join(f" --set {shlex.quote(one)}" for one in others)
-        plan = f"backcast plan {shlex.join(sources)} -m {shlex.quote(str(output))}{told}{zone} -o plan"
+        words = [*sources, "-m", str(output), *(word for one in others for word in ("--set", one))]
+        plan = f"backcast plan {' '.join(map(quoted, words))}{zone} -o plan"
         click.echo(f"Wrote {output}. Read it, then plan with it; nothing is sent:\n  {plan}", err=True)
     return 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,12 +89,13 @@ def rejects(directory: str, options: RejectsOptions, every: bool, form: str, as_
             )
         else:
             from pipeline.report.terminal import plan_views
+            from pipeline.text import quoted
 
             if every:
                 plan_views.show_each(common.console(), rows)
                 return 0
-            code = "" if options.code is None else f" --code {shlex.quote(options.code)}"
-            command = f"backcast rejects {shlex.quote(directory)}{code}"
+            code = "" if options.code is None else f" --code {quoted(options.code)}"
+            command = f"backcast rejects {quoted(directory)}{code}"
             superseded = superseded_in(api.load_plan(directory)) if options.code is None else None
             plan_views.show_groups(common.console(), rows, command, superseded)
     return 0

@@ -58,7 +58,7 @@ class _Stopping(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What one run sends: the requests of these phases of a sealed plan, with the project key.
+    """What one run sends: the requests of these phases of a sealed plan, with the capture key.
 
     `per_event`: to the per-event endpoint, not to `/batch/`. `target_known`: the target took other plans before, so the
     run waits out an outage from the first request on. `canary`: only the canary's requests are sent, one after the

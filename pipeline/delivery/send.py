@@ -120,11 +120,13 @@ def send_plan(
     hooks: Hooks | None = None,
     *,
     target_known: bool = False,
+    project: str = "",
 ) -> Outcome:
     """Send exactly the plan, or resume doing so. `check_send` must have checked it; only a rehearsal may send a plan
     that is not ready.
 
     `target_known`: the target took other plans before, so the run waits out an outage from the first request on.
+    `project` is the id of the key's project, for the ledger; "" if it is not known.
     If something stops a run that has begun, it is the `problem` of its outcome, which also has the counts.
     Raises what keeps it from beginning: UnsafePlan, StalePlan, UnreadableExport, Busy, BrokenLedger, UsageError.
     """
@@ -172,7 +174,7 @@ def send_plan(
         stack.callback(ledger.close)
         ledger.open(
             plan.digest, importlib.metadata.version("backcast"), address_of(to),
-            None if options.dry_run or place is not None else key, rotated=options.rotated_key,
+            None if options.dry_run or place is not None else key, rotated=options.rotated_key, project=project,
         )  # fmt: skip
         if not options.dry_run:
             claim(directory)

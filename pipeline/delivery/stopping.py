@@ -73,7 +73,7 @@ def too_many_refused(refused: int, last: str) -> Refused:
 
 def refused_access(address: str, response: Response) -> Refused:
     """The service refused access, not single events."""
-    key = "check the project key (BACKCAST_PROJECT_KEY or --project-key-file) and that it belongs to this host"
+    key = "check the capture key (BACKCAST_PROJECT_KEY or --project-key-file) and that it belongs to this host"
     quota = "raise the quota of the project"
     hints = {0: "correct the cause", 200: quota, 401: key, 402: quota, 403: key}
     hint = response.hint or hints.get(

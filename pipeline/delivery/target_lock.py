@@ -15,8 +15,9 @@ from pipeline.targets import address_of, files_of
 
 
 @contextmanager
-def target_lock(to: str, key: Secret, options: ApplyOptions, warn: Callable[[str], None]) -> Iterator[None]:
-    """Within it, no other run of this user sends to the same project of the same target. Raises Busy.
+def target_lock(plan: str, to: str, key: Secret, options: ApplyOptions, warn: Callable[[str], None]) -> Iterator[None]:
+    """Within it, no other run of this user sends to the same project of the same target. Raises Busy, which names the
+    `plan` of the other run.
 
     A dry run sends nothing, and files have a lock of their own. If no lock can be written, `warn` gets a line and the
     run goes on: the ledger still keeps one plan from being sent twice at once.
@@ -34,7 +35,7 @@ def target_lock(to: str, key: Secret, options: ApplyOptions, warn: Callable[[str
         warn(f"cannot write a lock for {address} in {path.parent}: {error.strerror}; send no other plan meanwhile")
         yield
         return
-    lock = lock_file(path, lambda holder: _busy(address, holder))
+    lock = lock_file(path, lambda holder: _busy(address, holder), f" with the plan {plan}")
     try:
         yield
     finally:

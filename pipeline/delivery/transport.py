@@ -130,7 +130,7 @@ class Transport:
 
 
 def redirect_refusal(origin: str, location: str, hosts: Container[str | None], *, may_allow: bool = True) -> str:
-    """Why a redirect is not followed, or "": the project key goes wherever the request goes.
+    """Why a redirect is not followed, or "": the capture key goes wherever the request goes.
 
     `hosts` are those that may receive it, each `host` or `host:port`; `may_allow`: the operator may name others.
     """

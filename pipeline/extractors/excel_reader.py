@@ -6,6 +6,7 @@ as a whole, so their size has a limit.
 
 from __future__ import annotations
 
+import difflib
 import re
 import warnings
 import zipfile
@@ -28,7 +29,7 @@ from pipeline.extractors.dialect import unique
 from pipeline.extractors.format import Recognized
 from pipeline.extractors.header import is_time, no_header_row, titles_above
 from pipeline.models import Block, Dialect, Part
-from pipeline.text import pluralize
+from pipeline.text import pluralize, quoted
 
 OTHER_SHEETS, MERGED_CELLS, ROW_NUMBERS = "other_sheets", "merged_cells", "row_numbers"
 """The codes of notices about a workbook."""
@@ -56,10 +57,11 @@ def recognize(file: str, path: str, wanted: str, asked: str = "") -> Recognized:
     with readable(path, _DAMAGED), _book(file, path) as book:
         names = [sheet.title for sheet in book.worksheets]
         if not names or (wanted and wanted not in names):
+            near = [*difflib.get_close_matches(wanted, names, 1), *names, "NAME"]
             raise UnreadableExport(
                 f"{path} has no sheet {wanted!r}; it has {', '.join(map(repr, names)) or 'none'}",
                 path=path,
-                hint="name one of its sheets: --set sheet=NAME",
+                hint=f"name one of its sheets: --set {quoted(f'sheet={near[0]}')}",
             )
         tables = {name: _header(book[name], asked) for name in ([wanted] if wanted else names)}
         name = max(tables, key=lambda name: tables[name][2])

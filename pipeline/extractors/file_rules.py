@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -103,8 +104,9 @@ def _one_of(settings: Mapping[str, str], name: str, words: Sequence[str]) -> str
 def refuse_unknown(settings: Mapping[str, str]) -> None:
     """Raise UsageError for a setting that is not about files: only mappings have others, and none is chosen."""
     if unknown := sorted(settings.keys() - {*SETTINGS}):
+        near = "".join(f"; did you mean {one}?" for one in difflib.get_close_matches(unknown[0], SETTINGS, 1))
         raise UsageError(
-            f"without a mapping, there is no setting {unknown[0]!r}",
+            f"without a mapping, there is no setting {unknown[0]!r}{near}",
             hint=f"name the mapping with -m; without one, --set takes only {', '.join(SETTINGS)}",
         )
 
@@ -121,5 +123,7 @@ def refuse_unused(settings: Mapping[str, str], parts: Iterable[Part]) -> None:
     ):
         if formats and settings.get(name) and not formats & read:
             raise UsageError(
-                f"--set {name}={settings[name]} has no effect: the export has no {what}", hint="leave it out"
+                f"--set {name}={settings[name]} has no effect: the export has no {what}, only"
+                f" {' and '.join(sorted(formats))}",
+                hint="leave it out",
             )

@@ -5,6 +5,7 @@ A file that is left out because of its name has a Notice.
 
 from __future__ import annotations
 
+import difflib
 import glob
 import os
 import re
@@ -21,6 +22,7 @@ from pipeline.extractors.containers import broken
 from pipeline.extractors.fetched import MANIFEST, NEW, describe_fetched
 from pipeline.extractors.plan_detection import has_plan, is_plan
 from pipeline.models import Step
+from pipeline.text import quoted
 
 Note = Callable[[str, str, str], None]
 """Called with the code, the place and the detail of a Notice."""
@@ -29,6 +31,8 @@ _MARKERS = re.compile(r"_SUCCESS|_(committed|started)_.*|_(common_)?metadata|__M
 _POSSIBLE_MARKERS = re.compile(r".*_complete|.*\.crc")
 _MARKER_BYTES = 64 * 1024
 """Markers that share their names with possible files of an export: files up to this size are markers."""
+_MOST_COMPARED = 1_000
+"""At most this many names of a folder are compared with a name that does not exist."""
 
 
 class File(NamedTuple):
@@ -116,9 +120,8 @@ def _expand(path: str, spool: Path | None, note: Note, step: Step) -> tuple[str,
         return _expand_url(path, note, step)
     if os.path.isdir(path):
         if is_plan(Path(path)):
-            raise UsageError(
-                f"{printable(path)} is a plan of backcast, not an export", hint="name the files of the export"
-            )
+            hint = f"name the files of the export; to see the plan: backcast status {quoted(path)}"
+            raise UsageError(f"{printable(path)} is a plan of backcast, not an export", hint=hint)
         return os.path.abspath(path), list(_walk(path, note))
     if os.path.lexists(path):
         return os.path.dirname(os.path.abspath(path)), [File(os.path.abspath(path), True)]
@@ -137,7 +140,11 @@ def _expand(path: str, spool: Path | None, note: Note, step: Step) -> tuple[str,
             elif not _is_ignored_here(match, note):
                 files.append(File(os.path.abspath(match), False))
         return os.path.commonpath(folders), files
-    raise UnreadableExport(f"{path} does not exist", path=path, hint="check the path, or fetch it first")
+    folder, name = os.path.split(path.rstrip(os.sep))
+    names = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
+    near = difflib.get_close_matches(name, names[:_MOST_COMPARED], 1)
+    hint = f"did you mean {os.path.join(folder, near[0])}?" if near else "check the path, or fetch it first"
+    raise UnreadableExport(f"{path} does not exist", path=path, hint=hint)
 
 
 def _common(roots: Sequence[str]) -> str:

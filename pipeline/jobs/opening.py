@@ -56,7 +56,7 @@ def open_state(job: Job, *, dry_run: bool) -> Iterator[tuple[State, Path]]:
             f"cannot write {job.state}: {error.strerror}",
             hint="name a folder that you may write under `state` in the job file",
         ) from None
-    lock = lock_file(job.state / "job", f"the job {job.name}")
+    lock = lock_file(job.state / "job", f"the job {job.name}, with its state in {job.state},")
     try:
         if _is_lost(job):
             _rebuild(job, path, belongs)

@@ -47,7 +47,7 @@ def send_window(
     merges = plan.events.phases.get("identities", 0)
     options = replace(job.apply, approve_merges=merges, allow_beside=True, require_rehearsal=False)
     send = partial(steps.apply, plan, directory, job.to, steps.KeySource(keys[0]), hooks=hooks)
-    with target_lock(job.to, keys[0], job.apply, run.warn):
+    with target_lock(str(directory.path), job.to, keys[0], job.apply, run.warn):
         before = results_of(directory, plan, NO_RESULTS).canary
         if options.canary and not (before is not None and before.proved and before.to == address_of(job.to)):
             first = send(options)

@@ -334,7 +334,8 @@ def read_whole_history(path: Path) -> History:
     """The whole state, even while the job runs. Raises UsageError if there is none, BrokenLedger."""
     with _reading(path) as database:
         if database is None:
-            raise UsageError(f"{path.parent} contains no state of a job", hint="name the folder that a run wrote")
+            hint = "name the folder of `state` in the job file, once backcast run JOB.yaml wrote it"
+            raise UsageError(f"{path.parent} contains no state of a job", hint=hint)
         belongs = dict(database.execute("select key, value from meta"))
         return History(belongs, _windows(database), _attempts(database), *digest_uuids(database))
 

@@ -13,8 +13,9 @@ You can read it even during a run: `sqlite3 -readonly ledger.sqlite 'select * fr
     plan, target  the plan's digest and the address to which it is sent
     created       when
     id, opened    a random name, and how often a run opened it: sent-to.json next to it has the same (`ledger.marker`)
-    key_salt,     recognise the project key without storing it: scrypt of the key, hex
+    key_salt,     recognise the capture key without storing it: scrypt of the key, hex
     key_check
+    project       the id of the project; absent until `apply` knows it for sure
     transport     how batches travel: `batch` (to /batch/) or `v1` (the per-event endpoint); chosen once
     batch_bytes   the largest request that the service accepts; absent until it refused a larger one
 
@@ -60,11 +61,13 @@ from pipeline.ledger.queries import (
     LedgerSummary,
     RunHistory,
     SendingRate,
+    check_project,
     check_target,
     read_batches,
     read_doubts,
     read_events_sent,
     read_last_settled,
+    read_project,
     read_rate,
     read_refused_events,
     read_summary,
@@ -104,6 +107,7 @@ __all__ = [
     "Totals",
     "WarningCount",
     "check_nothing_sent",
+    "check_project",
     "check_target",
     "discard",
     "is_locked",
@@ -115,6 +119,7 @@ __all__ = [
     "read_events_sent",
     "read_last_settled",
     "read_marker",
+    "read_project",
     "read_rate",
     "read_refused_events",
     "read_summary",

@@ -10,7 +10,7 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -91,7 +91,7 @@ def _check_meta(database: sqlite3.Connection, path: Path | None, plan_digest: st
             raise other_target(database, path, target, hint)
         for table in ("tries", "batches", "runs"):
             database.execute(f"delete from {table}")
-        database.execute("delete from meta where key = 'transport'")
+        database.execute("delete from meta where key in ('transport', 'project')")
         database.execute("update meta set value = ? where key = 'target'", (target,))
 
 
@@ -125,17 +125,16 @@ _TAKEN = (("settled", "settled"), ("refused", "refused"), ("begun", "in doubt"))
 
 
 def check_key(database: sqlite3.Connection, path: Path | None, key: Secret, *, rotated: bool) -> None:
-    """Store a hash of the project key, or compare the key with it. Raises UnsafePlan.
+    """Store a hash of the capture key, or compare the key with it. Raises UnsafePlan.
 
     Another key most often means another project, to which half of a history must not go. If nothing was sent yet, the
     new key is stored: the first one was mistyped. `rotated` says that both keys belong to one project.
     """
-    meta = read_meta(database)
-    salt, check = meta.get("key_salt", ""), meta.get("key_check")
-    if check and hmac.compare_digest(key_fingerprint(key, bytes.fromhex(salt)), check):
+    own = is_key(read_meta(database), key)
+    if own:
         return
     sent = database.execute("select 1 from batches where state != 'waiting' limit 1").fetchone()
-    if check and sent and not rotated:
+    if own is False and sent and not rotated:
         raise UnsafePlan(
             f"this plan was sent so far with another capture key ({path})",
             hint="use the first key again. If the key of the same project was rotated, add --rotated-key; for another"
@@ -146,6 +145,13 @@ def check_key(database: sqlite3.Connection, path: Path | None, key: Secret, *, r
         "insert or replace into meta values (?, ?)",
         [("key_salt", fresh.hex()), ("key_check", key_fingerprint(key, fresh))],
     )
+
+
+def is_key(meta: Mapping[str, str], key: Secret) -> bool | None:
+    """Whether the key is the one that a ledger with this `meta` was last sent with; None if it has none."""
+    if check := meta.get("key_check"):
+        return hmac.compare_digest(key_fingerprint(key, bytes.fromhex(meta["key_salt"])), check)
+    return None
 
 
 def key_fingerprint(key: Secret, salt: bytes) -> str:
@@ -162,11 +168,12 @@ def sync_directory(path: Path) -> None:
 # -- one writer ----------------------------------------------------------------------------------------
 
 
-def lock_file(path: Path, name: str | Callable[[str], Busy]) -> IO[bytes]:
+def lock_file(path: Path, name: str | Callable[[str], Busy], note: str = "") -> IO[bytes]:
     """Lock a file by means of another file next to it, until `unlock` or the end of the process. Raises Busy,
     UsageError.
 
-    `name` is what people call the file, or a function that makes the error from the process that holds the lock.
+    `name` is what people call the file, or a function that makes the error from the process that holds the lock. `note`
+    is added to this process for the error of another one.
     """
     try:
         lock = path.with_name(path.name + ".lock").open("a+b")
@@ -199,7 +206,7 @@ def lock_file(path: Path, name: str | Callable[[str], Busy]) -> IO[bytes]:
             ) from None
     try:
         lock.truncate(0)
-        lock.write(f"process {os.getpid()} on {socket.gethostname()} since {now()}".encode())
+        lock.write(f"process {os.getpid()} on {socket.gethostname()} since {now()}{note}".encode())
         lock.flush()
     except OSError:
         # The file is locked all the same: on a full disk, only the name of the process is missing.

@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 
+from pipeline.config import Secret
+from pipeline.errors import UnsafePlan
 from pipeline.ledger.marker import Marker, check_marker, lost, read_marker
-from pipeline.ledger.opening import BUSY_SECONDS, error_from_sqlite, is_locked, nothing_taken, other_target
+from pipeline.ledger.opening import BUSY_SECONDS, error_from_sqlite, is_key, is_locked, nothing_taken, other_target
 from pipeline.ledger.schema import (
     BatchKey,
     EventRecord,
@@ -108,6 +110,36 @@ def check_target(path: Path, target: str) -> None:
         if database is None or (own := read_meta(database).get("target")) == target or nothing_taken(database):
             return
         raise other_target(database, path, target, f"name the target that it was sent to: --to {own}")
+
+
+def check_project(path: Path, name: str, project: str, key: Secret | None, command: str) -> None:
+    """Raise UnsafePlan if something of the plan `name` was sent to another project than the one with this id ("" if
+    unknown) and this capture key (None if unknown). `command` is what to run with the right project."""
+    with reading(path) as database:
+        if database is None or nothing_taken(database):
+            return
+        meta = read_meta(database)
+    own, matches = meta.get("project", ""), None if key is None else is_key(meta, key)
+    if matches or (own and own == project):
+        return
+    if own and project:
+        raise UnsafePlan(
+            f"{name} was sent to project {own}, not to project {project}; nothing was sent",
+            hint=f"{command} --project {own}",
+        )
+    if matches is False:
+        other = f"that of project {project}" if project else "this one"
+        raise UnsafePlan(
+            f"{name} was sent with another capture key than {other}; nothing was sent",
+            hint=f"use the project that it was sent to, and its key: {command} --project ID; if that key was rotated"
+            " since, run apply with --rotated-key first",
+        )
+
+
+def read_project(path: Path) -> str:
+    """The id of the project that the plan was sent to; "" if it is not recorded. Raises BrokenLedger."""
+    with reading(path) as database:
+        return "" if database is None else read_meta(database).get("project", "")
 
 
 def read_rate(path: Path) -> SendingRate:

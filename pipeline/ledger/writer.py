@@ -52,10 +52,11 @@ class Ledger:
     # -- opening -------------------------------------------------------------------------------------
 
     def open(
-        self, plan_digest: str, version: str, target: str, key: Secret | None = None, *, rotated: bool = False
-    ) -> Ledger:
+        self, plan_digest: str, version: str, target: str, key: Secret | None = None, *, rotated: bool = False,
+        project: str = "",
+    ) -> Ledger:  # fmt: skip
         """Open as the only writer. `key` is the project's: a different key than before is refused unless it was
-        `rotated`.
+        `rotated`. `project` is its id, "" if it is not known.
 
         Raises Busy, BrokenLedger, UnsafePlan, UsageError, Unfinished; then nothing is left open.
         """
@@ -76,6 +77,8 @@ class Ledger:
                 marker = prepare(self._db, self.path or self._like, plan_digest, target)
                 if key is not None:
                     check_key(self._db, self.path, key, rotated=rotated)
+                if project:
+                    self._db.execute("insert or replace into meta values ('project', ?)", (project,))
                 self.run = self._insert_run(version)
             if self.path is not None:
                 if fresh:

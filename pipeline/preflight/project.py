@@ -13,7 +13,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pipeline.config import Secret
-from pipeline.errors import BackcastError
 from pipeline.management.operations import RETRIEVE_PROJECT
 from pipeline.management.problems import Forbidden, NotFound, ServiceProblem
 from pipeline.preflight.check import check_of_error
@@ -63,7 +62,7 @@ def find_project(client: ManagementClient, key: Secret | None) -> ProjectResult:
         if own is not None:
             return ProjectResult(Check(PROJECT, "ok", named(own)), own, listed)
         if isinstance(error, NotFound):
-            hint = "check --project and the region; to see the projects: backcast projects list --to us|eu|URL"
+            hint = f"check --project and the region; to see the projects: backcast projects list --to {client.base_url}"
             missing = Check(PROJECT, "stop", f"project {client.project_id} does not exist", hint)
             return ProjectResult(missing, listed=listed, known=False)
         return ProjectResult(check_of_error(PROJECT, error), listed=listed, known=isinstance(error, Forbidden))
@@ -73,13 +72,13 @@ def find_project(client: ManagementClient, key: Secret | None) -> ProjectResult:
     return ProjectResult(Check(PROJECT, "ok", named(record)), record, listed, answer.date)
 
 
-def project_name(client: ManagementClient) -> str:
-    """The name of the client's project, "" if the key may not read it. Nothing else depends on it."""
+def project_record(client: ManagementClient) -> Mapping[str, Any]:
+    """The client's project, empty if the key may not read it."""
     try:
         record = client.call(RETRIEVE_PROJECT).json()
-    except (ServiceProblem, BackcastError):
-        return ""
-    return str(record.get("name") or "") if isinstance(record, dict) else ""
+    except ServiceProblem:
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def _choose(listed: Sequence[Mapping[str, Any]], key: Secret | None) -> Mapping[str, Any] | Check:
@@ -102,10 +101,16 @@ def _choose(listed: Sequence[Mapping[str, Any]], key: Secret | None) -> Mapping[
 
 def is_key_of(key: Secret | None, project: Mapping[str, Any]) -> bool | None:
     """Whether a key is a project's own; None if the project does not show its key."""
-    token = project.get("api_token")
-    if key is None or not isinstance(token, str) or not token:
+    own = key_of(project)
+    if key is None or own is None:
         return None
-    return hmac.compare_digest(*(text.encode("utf-8", "surrogatepass") for text in (token, key.reveal())))
+    return hmac.compare_digest(*(one.reveal().encode("utf-8", "surrogatepass") for one in (own, key)))
+
+
+def key_of(project: Mapping[str, Any]) -> Secret | None:
+    """A project's own capture key; None if the project does not show it."""
+    token = project.get("api_token")
+    return Secret(token) if isinstance(token, str) and token else None
 
 
 def named(project: Mapping[str, Any]) -> str:

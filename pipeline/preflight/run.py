@@ -48,6 +48,11 @@ class Preflight(msgspec.Struct, frozen=True):
         """Whether the capture key is proved to be the project's."""
         return any(check.name == "capture_key_project" and check.level == "ok" for check in self.checks)
 
+    def sure_project(self, options: PreflightOptions | None) -> str:
+        """The id of the project that the capture key sends to, "" if neither the key nor the options show it."""
+        named = options is not None and options.project is not None
+        return self.project_id if named or self.key_proved else ""
+
 
 REUSED = 3_600.0
 """For this many seconds, an earlier preflight of the same plan without a stop says what the target already has."""

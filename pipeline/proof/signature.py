@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 from pipeline.errors import UsageError
 
 _HINT = "make one with: openssl genpkey -algorithm ed25519 -out receipt.key"
+_PUBLIC = "write that of a private key: openssl pkey -in receipt.key -pubout -out receipt.pub"
 
 
 def sign(content: bytes, key_file: Path) -> tuple[str, str]:
@@ -53,7 +54,7 @@ def read_public_key(file: Path) -> str:
     try:
         key = load_ssh_public_key(content) if content.startswith(b"ssh-") else load_pem_public_key(content)
     except (ValueError, UnsupportedAlgorithm):
-        raise UsageError(f"{file} has no public key in PEM or OpenSSH form", hint=_HINT) from None
+        raise UsageError(f"{file} has no public key in PEM or OpenSSH form", hint=_PUBLIC) from None
     if not isinstance(key, Ed25519PublicKey):
         raise _other_kind(file)
     if _is_weak(key.public_bytes_raw()):

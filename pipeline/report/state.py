@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -18,6 +17,7 @@ from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.discarded import discarded_of
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import NO_RESULTS, Report, Results, latest_canary, results_of
+from pipeline.report.plan_command import plan_command, stop_options
 from pipeline.report.records import PausedFunction, named, paused_in
 from pipeline.report.results import CanaryResult, SentCounts, StatusResult, status_result
 from pipeline.targets import address_of, has_files, is_loopback
@@ -106,6 +106,19 @@ def state_of(plan: Plan, summary: LedgerSummary, results: Results, *, running: b
     return State.VERIFIED if verification is not None and current and verification.proved else State.SENT
 
 
+def check_ready(plan: Plan, directory: Directory) -> None:
+    """Raise UnsafePlan if a check stops the plan."""
+    if not plan.ready:
+        stops = [f"STOP {check.name}: {check.detail}" for check in plan.gates if check.level == "stop"]
+        again = plan_command(plan, directory.name, stop_options(plan))
+        raise UnsafePlan(
+            f"the plan is not ready: {pluralize(len(stops), 'check')} {'stops' if len(stops) == 1 else 'stop'} it",
+            details=stops,
+            hint=f"read its report and plan again: {again}; or rehearse it as it is:"
+            f" backcast rehearse {quoted(directory.name)}",
+        )
+
+
 def check_required(plan: Plan, directory: Directory, to: str, options: ApplyOptions) -> None:
     """Raise UnsafePlan if `options` require a rehearsal or a canary of exactly this plan, and none sent and found all
     of it. A canary itself requires no other one."""
@@ -158,20 +171,12 @@ class NextStep(NamedTuple):
 def plan_again(plan: Plan, words: Sequence[str]) -> NextStep | None:
     """The command that made a plan, whose `words` these are, with the options that its failed checks name; None if they
     name none."""
-    stops = [check for check in plan.gates if check.level == "stop" and isinstance(check.options, list)]
-    options = [word for check in stops for word in check.options or ()]
+    options = stop_options(plan)
     if not words or not options:
         return None
-    given = list(words)
-    for option in filter(lambda word: word.startswith("--"), options):
-        names = ("-m", option) if option == "--mapping" else (option,)
-        given = [
-            word for before, word in pairwise(("", *given))
-            if before not in names and word not in names and not word.startswith(f"{option}=")
-        ]  # fmt: skip
     unsure = any("Area/City" in option for option in options)
     which = "Put the project's zone in place of Area/City" if unsure else "If this is right for your export"
-    return NextStep(f"Fix what stops the plan. {which}, plan again:", " ".join(map(quoted, [*given, *options])))
+    return NextStep(f"Fix what stops the plan. {which}, plan again:", plan_command(plan, "", options, words))
 
 
 def next_step(report: Report) -> NextStep:

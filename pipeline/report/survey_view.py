@@ -3,7 +3,6 @@ page, one file without scripts, with the pictures of a plan's report, before the
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ from pipeline.report.state import NextStep
 from pipeline.report.terminal.steps import show_step
 from pipeline.report.terminal.tables import bounded, number, show_counts, show_notices, show_table, table, text
 from pipeline.survey.shape import DISTINCT_ID, EVENT, TIMESTAMP, UUID, Survey
-from pipeline.text import pluralize, printable
+from pipeline.text import pluralize, printable, quoted
 
 MOST_NAMES_ON_PAGE = 30
 MOST_FIELDS_ON_PAGE = 120
@@ -107,7 +106,7 @@ def about(survey: Survey) -> str:
 
 def next_step_of(survey: Survey, sources: Sequence[str], settings: Mapping[str, str]) -> NextStep:
     """Plan the export with the mapping of its tool, or write a mapping; with the same settings of --set."""
-    names = shlex.join([*sources, *words_of(settings)])
+    names = " ".join(map(quoted, [*sources, *words_of(settings)]))
     if not survey.rows:
         return NextStep("Look at the files: no row of them can be read.", "")
     if not survey.tool:

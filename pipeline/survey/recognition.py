@@ -22,6 +22,7 @@ from pipeline.mapper.program.references import found_in, references_of
 from pipeline.mapper.registry import fits, is_lookup_file
 from pipeline.models import Part, SealedOptions, Source
 from pipeline.survey.tables import Table, largest_table, list_of_rows, records_of, rows_of, unique_columns
+from pipeline.text import quoted
 from pipeline.values import Record
 
 if TYPE_CHECKING:
@@ -166,7 +167,8 @@ class Starter:
         if table is None:
             if not any(True for part in source.parts for _ in islice(rows_of(part), 1)):
                 raise no_rows(source.notes)
-            raise UsageError("no row of the export can be read", hint="to see why, run: backcast survey EXPORT")
+            survey = f"backcast survey {' '.join(map(quoted, sources))}"
+            raise UsageError("no row of the export can be read", hint=f"to see why: {survey}")
         tools = recognised_by(table.records[:RECOGNISED_ROWS])
         self._pages = table
         """The table whose rows are pages, if the rows of the draft are the items of a list in them."""

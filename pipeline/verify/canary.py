@@ -69,7 +69,7 @@ def _check_earlier_runs(directory: Directory) -> None:
 
 
 def read_canary(
-    plan: Plan, directory: Directory, to: str, reading: VerifyOptions, key: Secret, *, progress: Step
+    plan: Plan, directory: Directory, to: str, reading: VerifyOptions, key: Secret, progress: Step
 ) -> Verification:
     """Compare everything that was sent of a plan so far, field by field, and its merges, profiles and groups.
 

@@ -66,11 +66,9 @@ def compare(
     """
     from pipeline.management import ManagementClient
 
-    check_target(directory.ledger, address_of(to))
+    check_comparable(plan, directory, to)
     check_project(to, options)
-    refuse_sending(directory)
     check_tables(plan, directory)
-    check_sent(plan, directory, to)
     wait_to_settle(directory.ledger, settle_seconds(to, options.settle), progress)
     # Both are among the choices of their options.
     depth = Depth(options.uuids, options.fields, options.whole, ask_all=missing is not None, earlier=earlier)  # type: ignore[arg-type]
@@ -78,17 +76,16 @@ def compare(
         return verify(plan, directory, client, depth=depth, missing=missing, progress=progress)
 
 
-def refuse_sending(directory: Directory) -> None:
-    """Raise Busy while a run is sending: what it sends meanwhile would seem to come from someone else."""
+def check_comparable(plan: Plan, directory: Directory, to: str) -> None:
+    """What `compare` checks without the target and the files of the plan. Raises BrokenLedger if the plan was sent to
+    another target, Busy while a run is sending (what it sends meanwhile would seem to come from someone else), and
+    UsageError if nothing was sent of a plan that has events: finding no difference would prove nothing."""
+    check_target(directory.ledger, address_of(to))
     if is_locked(directory.ledger):
         raise Busy(
             f"{directory.name} is being sent now; verify cannot compare events while they are being sent",
             hint=f"verify it when that run has ended; to see its progress: backcast status {quoted(directory.name)}",
         )
-
-
-def check_sent(plan: Plan, directory: Directory, to: str) -> None:
-    """Raise UsageError if nothing was sent of a plan that has events: finding no difference would prove nothing."""
     totals = read_totals(directory.ledger)
     if plan.events.made and not totals.settled + totals.refused and not any(read_unanswered(directory.ledger)):
         raise UsageError(
@@ -126,7 +123,7 @@ def repair(
     """
     hooks = hooks or Hooks()
     check_applicable(plan, to)
-    left = _left_unsent(plan, directory)
+    left = _left_unsent(plan, directory, to)
     runs = _runs(directory)
     found: list[BatchKey] = []
     before = compare(
@@ -149,7 +146,7 @@ def repair(
     return Repair(outcome, compare(plan, directory, to, options, keys.personal, earlier=earlier, progress=hooks.step))
 
 
-def _left_unsent(plan: Plan, directory: Directory) -> int:
+def _left_unsent(plan: Plan, directory: Directory, to: str) -> int:
     """The events that an earlier repair left unsent. Raises UnsafePlan if the plan was never completely sent."""
     totals = read_totals(directory.ledger)
     begun = [key for state in ("begun", "waiting") for key in read_batches(directory.ledger, state)]
@@ -159,7 +156,7 @@ def _left_unsent(plan: Plan, directory: Directory) -> int:
         raise UnsafePlan(
             f"{pluralize(unsent, 'event')} of the plan {are(unsent)} not sent yet; only a completely sent plan can be"
             " repaired, and nothing was sent",
-            hint=f"send the rest first: backcast apply {directory.name} --to …",
+            hint=f"send the rest first: backcast apply {quoted(directory.name)} --to {quoted(to)}",
         )
     return left
 

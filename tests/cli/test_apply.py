@@ -86,7 +86,7 @@ def test_what_is_piped_is_as_wide_as_columns_says(call: Any, tmp_path: Path, mon
         assert 50 < max(map(len, said.out.splitlines())) <= width
 
 
-NO_KEY = "Error: the project key does not look like a capture key"
+NO_KEY = "Error: the capture key does not look like one"
 
 
 def test_a_value_that_is_not_a_key_is_refused_before_anything_else(
@@ -110,7 +110,7 @@ def test_a_value_that_is_not_a_key_is_refused_before_anything_else(
         for words in (["--dry-run"], []):
             said = call("apply", here, "--to", server.url, "--quiet", *words)
             assert said.code == 0
-            assert said.err.count("Warning: the project key does not look like a capture key") == 1
+            assert said.err.count("Warning: the capture key does not look like one") == 1
         assert len(server.asked) == 1
 
 

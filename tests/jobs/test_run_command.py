@@ -29,7 +29,8 @@ def test_one_run_of_a_job_at_a_time(tmp_path: Path, service: LocalService) -> No
     (tmp_path / "state/nightly").mkdir(parents=True)
     lock = lock_file(tmp_path / "state/nightly/job", "a test")
     try:
-        with pytest.raises(Busy, match=f"the job nightly is in use by another run: process {os.getpid()} "):
+        holder = f"is in use by another run: process {os.getpid()} "
+        with pytest.raises(Busy, match=f"the job nightly, with its state in .*state/nightly, {holder}"):
             run(job)
     finally:
         unlock(lock)

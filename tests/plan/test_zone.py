@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.api import plan_export
+from pipeline.api import apply_plan, plan_export
 from pipeline.errors import UnsafePlan
 from pipeline.options import PlanOptions
 from pipeline.plan.checks import run_checks
 from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.sealed.freshness import check_applicable
 from pipeline.plan.sealed.manifest import Plan, load
 from pipeline.plan.zone import judge_zone
 from tests.support.plan_facts import facts
@@ -117,8 +116,11 @@ def test_a_plan_that_is_not_ready_is_written_and_is_never_applied(tmp_path: Path
     planned(tmp_path, [(DECEMBER_2020, distance) for distance in PST])
     plan = load(Directory(tmp_path / "plan"))
     assert plan.verdict == "not-ready"
-    with pytest.raises(UnsafePlan, match="the times are not UTC") as caught:
-        check_applicable(plan, "http://127.0.0.1:1")
+    with pytest.raises(UnsafePlan, match="the plan is not ready: 1 check stops it") as caught:
+        apply_plan(tmp_path / "plan", "http://127.0.0.1:1", project_key="phc_test")
+    (stop,) = caught.value.details
+    assert stop.startswith("STOP zone: the times are not UTC")
+    assert " --timezone America/Los_Angeles" in caught.value.hint
     assert caught.value.exit_code == 4
 
 

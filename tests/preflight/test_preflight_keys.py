@@ -26,7 +26,7 @@ def ask() -> Iterator[Asking]:
     ("key", "level", "word"),
     [
         ("phx_test_personal", "stop", "personal key"),
-        ("", "stop", "no project key"),
+        ("", "stop", "no capture key"),
         ("phc_two words", "stop", "shape"),
         ('"phc_test_a"', "stop", "quotes"),
         ("'phc_test_a'", "stop", "quotes"),

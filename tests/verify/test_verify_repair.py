@@ -16,7 +16,7 @@ import pytest
 
 from pipeline.cli import common
 from pipeline.config import Secret
-from pipeline.errors import Busy, UnsafePlan, UsageError
+from pipeline.errors import Busy, UsageError
 from pipeline.ledger import BatchKey, Ledger, reopen
 from pipeline.local_service import Settings
 from pipeline.plan.sealed.freshness import open_plan
@@ -111,7 +111,7 @@ def test_missing_merges_groups_and_profiles_are_sent_in_their_order(tmp_path: Pa
 def test_a_plan_that_is_not_sent_is_not_repaired(tmp_path: Path) -> None:
     """What was never sent is left to apply; the service is not asked."""
     one = Sent(planned(tmp_path, 40), empty())
-    with pytest.raises(UnsafePlan, match="not sent yet"):
+    with pytest.raises(UsageError, match="was sent yet"):
         one.verify(repair=True)
     assert one.room.count() == 0
 

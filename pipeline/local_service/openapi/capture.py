@@ -10,7 +10,7 @@ _ROUTES = ("/i/v0/e/", "/e/", "/capture/", "/track/", "/engage/")
 _ANYTHING: Json = {"type": ["string", "number", "boolean", "object", "array"]}
 _REFUSALS = {
     "400": "Bad JSON, a wrong shape or one bad event. Nothing of the request is stored.",
-    "401": "The project key is missing, malformed, or not the same in all events.",
+    "401": "The capture key is missing, malformed, or not the same in all events.",
     "408": "The client stopped sending.",
     "413": "The body, or one event, is too large.",
     "503": "The service cannot store now.",
@@ -104,7 +104,7 @@ def _operation(name: str, summary: str, settings: Settings) -> Json:
         "operationId": name,
         "tags": ["capture"],
         "summary": summary,
-        "description": "The project key is in the body. gzip, base64 and forms are accepted too.",
+        "description": "The capture key is in the body. gzip, base64 and forms are accepted too.",
         "security": [],
         "parameters": [
             _parameter("compression", "gzip, gzip-js, base64 or b64, if no header names it."),

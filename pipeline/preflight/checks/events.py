@@ -116,8 +116,7 @@ def check_dialect(target: Target) -> Check | None:
     if plan is None:
         return None
     try:
-        if plan.ready:
-            check_applicable(plan, to)
+        check_applicable(plan, to)
     except UnsafePlan as error:
         return Check(DIALECT, "stop", error.message, error.hint)
     suffix = ", like the target's" if plan.options.dialect == dialect_of(to) else ""

@@ -17,7 +17,7 @@ from pipeline.preflight.check import check, check_of_error
 from pipeline.preflight.firing import Matched, matched
 from pipeline.preflight.target import PlannedEvents, Target
 from pipeline.report.records import Check, Level
-from pipeline.text import pluralize, printable
+from pipeline.text import pluralize, printable, quoted
 
 if TYPE_CHECKING:
     from pipeline.management.client import ManagementClient
@@ -56,7 +56,7 @@ def check_functions(target: Target) -> list[Check]:
             enabled += 1
             listed = item.plain()
             if matched(listed, names).verdict != "no":
-                results.extend(_allowed(result, target) for result in _results(client, listed, planned))
+                results.extend(_allowed(result, target) for result in _results(client, listed, planned, target))
     except ServiceProblem as error:
         return [*results, check_of_error(FUNCTIONS, error)]
     if any(result.level != "ok" for result in results):
@@ -65,7 +65,9 @@ def check_functions(target: Target) -> list[Check]:
     return [*results, Check(FUNCTIONS, "ok", f"none of {enabled:,} enabled hog functions would fire on {on}")]
 
 
-def _results(client: ManagementClient, listed: Mapping[str, Any], planned: PlannedEvents | None) -> Iterator[Check]:
+def _results(
+    client: ManagementClient, listed: Mapping[str, Any], planned: PlannedEvents | None, target: Target
+) -> Iterator[Check]:
     name = _named(listed)
     try:
         record = client.call(RETRIEVE_FUNCTION, str(listed.get("id"))).json()
@@ -82,12 +84,14 @@ def _results(client: ManagementClient, listed: Mapping[str, Any], planned: Plann
         if changed:
             yield Check(FUNCTIONS, "ok", f"{name} was changed during this check, and would not fire now")
         return
+    to = f"--to {quoted(target.request.options.api or target.request.to)} --project {client.project_id}"
+    turn_off = f"backcast hog-functions update {record.get('id')} --enabled false {to}"
     if record.get("type") == TRANSFORMATION:
-        yield _transformation(name, record, on, planned, note)
+        yield _transformation(name, record, on, planned, note, turn_off)
         return
     level: Level = "stop" if on.verdict == "would" else "warning"
     detail = f"{name} {on.verdict} fire on {_on(on, planned)}{_why(on, record)}{note}"
-    hint = f"turn it off while the import runs: backcast hog-functions update {record.get('id')} --enabled false --to …"
+    hint = f"turn it off while the import runs: {turn_off}"
     yield Check(
         DESTINATION,
         level,
@@ -99,9 +103,8 @@ def _results(client: ManagementClient, listed: Mapping[str, Any], planned: Plann
 
 
 def _transformation(
-    name: str, record: Mapping[str, Any], on: Matched, planned: PlannedEvents | None, note: str
+    name: str, record: Mapping[str, Any], on: Matched, planned: PlannedEvents | None, note: str, turn_off: str
 ) -> Check:
-    hint = f"turn it off unless history should pass through it: backcast hog-functions update {record.get('id')}"
     template = record.get("template")
     template = template if isinstance(template, Mapping) else {}
     if GEOIP in (template.get("id"), record.get("template_id")):
@@ -114,7 +117,7 @@ def _transformation(
         else:
             note = f"; its code differs from its template, so it may ignore $geoip_disable{note}"
     detail = f"{name} {on.verdict} change or drop {_on(on, planned)}{_why(on, record)}{note}"
-    return Check(TRANSFORMATION, "warning", detail, f"{hint} --enabled false --to …")
+    return Check(TRANSFORMATION, "warning", detail, f"turn it off unless history should pass through it: {turn_off}")
 
 
 def _on(on: Matched, planned: PlannedEvents | None) -> str:

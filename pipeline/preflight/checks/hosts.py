@@ -42,7 +42,8 @@ def check_address(target: Target) -> Check:
     if _origin(capture) == _origin(management):
         return Check(ADDRESS, "ok", f"capture and management at {capture}")
     detail = f"nothing shows that events sent to {capture} reach the projects of {management}"
-    return Check(ADDRESS, "unknown", detail, "send a small plan first and read it back with: backcast verify")
+    hint = f"send a small plan first and read it back: backcast verify DIR --to {to} --api {management} --project ID"
+    return Check(ADDRESS, "unknown", detail, hint)
 
 
 @check(25, REACH)

@@ -6,13 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
-from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
 
 from pipeline.models import Finding
-from pipeline.plan.sealed.manifest import Plan, as_name
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.report.plan_command import export_of, plan_command
 from pipeline.report.wording import headline
 from pipeline.text import ELLIPSIS, pluralize, printable, quoted
 
@@ -85,49 +85,30 @@ def _shortened(check: Finding) -> str:
 def command_of(check: Finding, plan: Plan, directory: str) -> str:
     """The command that shows what a check found, or the next step about it; "" if there is none."""
     if isinstance(check.options, list):
-        return _plan(plan, directory, " ".join(map(quoted, check.options)))
+        return plan_command(plan, directory, check.options)
     if command := _COMMANDS.get(check.name):
         return command(check, plan, directory)
     look = next((look for look, names in _LOOKS.items() if check.name in names), "")
-    return look.format(plan=quoted(directory), export=export_of(plan), mapping=quoted(plan.mapping.name))
-
-
-def export_of(plan: Plan) -> str:
-    """The only file of a plan, else the folder of all of them, as a word of a command."""
-    files = sorted({as_name(part.file) for part in plan.parts})
-    if len(files) == 1:
-        return quoted(files[0])
-    folders = zip(*(file.split("/")[:-1] for file in files), strict=False)
-    common = takewhile(lambda names: len(set(names)) == 1, folders)
-    return quoted("/".join(names[0] for names in common) or ".")
-
-
-def _plan(plan: Plan, place: str, words: str) -> str:
-    """Plan the export once more into another place, with the zones and settings of the plan and with these options."""
-    zones = "".join(f" --timezone {quoted(f'{zone}@{since}' if since else zone)}" for zone, since in plan.options.zones)
-    zones = "" if "--timezone" in words else zones
-    mapping = "" if "--mapping" in words else f" -m {quoted(plan.mapping.name)}"
-    settings = "".join(f" --set {quoted(f'{name}={value}')}" for name, value in plan.options.settings.items())
-    return f"backcast plan {export_of(plan)}{mapping} -o {quoted(place)}{zones}{settings} {words}"
+    return look.format(plan=quoted(directory), export=quoted(export_of(plan)), mapping=quoted(plan.mapping.name))
 
 
 def _day(check: Finding, plan: Plan, directory: str) -> str:
     """Plan the first day that the check names."""
     found = _DAY.search(check.detail)
     if found is None:
-        return _SURVEY.format(export=export_of(plan))
+        return _SURVEY.format(export=quoted(export_of(plan)))
     day = date.fromisoformat(found[0])
-    return _plan(plan, f"{directory}-{day}", f"--since {day} --until {day + timedelta(1)}")
+    return plan_command(plan, f"{directory}-{day}", ["--since", f"{day}", "--until", f"{day + timedelta(1)}"])
 
 
 def _moment(check: Finding, plan: Plan, directory: str) -> str:
     """Plan the seconds of the first example: the report shows its rows next to their events."""
     found = _MOMENT.search(check.detail)
     if found is None:
-        return _SURVEY.format(export=export_of(plan))
+        return _SURVEY.format(export=quoted(export_of(plan)))
     after = datetime.fromisoformat(found[0]) + timedelta(seconds=2)
-    seconds = f"--since {found[0]} --until {after:%Y-%m-%dT%H:%M:%SZ}"
-    return _plan(plan, f"{directory}-repeated", f"{seconds} --show-values --show-ids")
+    seconds = ["--since", found[0], "--until", f"{after:%Y-%m-%dT%H:%M:%SZ}"]
+    return plan_command(plan, f"{directory}-repeated", [*seconds, "--show-values", "--show-ids"])
 
 
 def _without_ids(check: Finding, plan: Plan, directory: str) -> str:
@@ -135,17 +116,19 @@ def _without_ids(check: Finding, plan: Plan, directory: str) -> str:
     found = [_BUSY.match(one) for one in ([] if isinstance(check.examples, msgspec.UnsetType) else check.examples)]
     ids = [one[1] for one in found if one is not None and not one[1].endswith(ELLIPSIS) and "\\" not in one[1]]
     if not ids:
-        return _SURVEY.format(export=export_of(plan))
-    file = quoted(f"{directory}-ids.txt")
-    listed = f"printf '%s\\n' {' '.join(map(quoted, ids))} > {file}"
-    return f"{listed} && {_plan(plan, f'{directory}-without', f'--exclude-ids {file}')}"
+        return _SURVEY.format(export=quoted(export_of(plan)))
+    file = f"{directory}-ids.txt"
+    listed = f"printf '%s\\n' {' '.join(map(quoted, ids))} > {quoted(file)}"
+    return f"{listed} && {plan_command(plan, f'{directory}-without', ['--exclude-ids', file])}"
 
 
 _COMMANDS: dict[str, Callable[[Finding, Plan, str], str]] = {
     "merges": lambda check, plan, directory: f"head -n 20 {quoted(f'{directory}/identities.jsonl')}",
     "inhuman_rate": _without_ids,
     "near_duplicate": _moment,
-    "one_day_ids": lambda check, plan, directory: _plan(plan, f"{directory}-identified", "--persons identified"),
+    "one_day_ids": lambda check, plan, directory: plan_command(
+        plan, f"{directory}-identified", ["--persons", "identified"]
+    ),
     **dict.fromkeys(("spike", "spike_of_a_name", "level", "level_of_a_name"), _day),
 }
 _LOOKS = {

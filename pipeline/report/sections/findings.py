@@ -5,7 +5,6 @@ The page has the checks on its first screen (`pipeline.report.page.first_screen`
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from pipeline.report.contents import DUPLICATES, Report, first_rejects
 from pipeline.report.registry import Values, on_page, on_terminal
 from pipeline.report.terminal import tables
 from pipeline.report.wording import HEADLINE_CHARACTERS, advice_of, headline
-from pipeline.text import printable
+from pipeline.text import printable, quoted
 
 MOST_CHECKS = 5
 """Up to as many are shown whole, of more the first FIRST_CHECKS."""
@@ -52,7 +51,7 @@ def _show(console: Console, checks: Sequence[Finding], directory: str) -> None:
         detail = tables.text(check.detail if open_ else headline(check.detail), limit)
         console.print(Text.assemble((level, _STYLES.get(check.level, "")), detail))
         if open_ and (advice := advice_of(check)):
-            advice = advice.replace("rejects DIR", f"rejects {shlex.quote(directory)}")
+            advice = advice.replace("rejects DIR", f"rejects {quoted(directory)}")
             console.print(Text(f"  What to do: {advice}.", style="dim"))
 
 
@@ -61,7 +60,7 @@ def show_rejected(console: Console, plan: Plan, directory: str) -> None:
     """Why rows were rejected, and the place of the first row of each code."""
     if plan.rejects:
         tables.show_codes(console, "Rejected", plan.rejects, first_rejects(Directory(Path(directory)), plan))
-        console.print(Text(f"The rows: backcast rejects {shlex.quote(directory)}", style="dim"), soft_wrap=True)
+        console.print(Text(f"The rows: backcast rejects {quoted(directory)}", style="dim"), soft_wrap=True)
 
 
 @on_terminal(50)

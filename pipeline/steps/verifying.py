@@ -1,0 +1,79 @@
+"""Reads back what was sent, and sends again what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from pipeline import out_of_memory
+from pipeline.delivery.outcome import Outcome
+from pipeline.delivery.send import Hooks
+from pipeline.errors import BackcastError
+from pipeline.options import VerifyOptions
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.report.contents import NO_RESULTS, Results, project_of, results_of
+from pipeline.report.machine import update_report
+from pipeline.report.results import repair_counts, verify_result
+from pipeline.report.state import PlanStatus, read_status
+from pipeline.steps.keys import KeySource
+from pipeline.steps.target import project_to_read
+from pipeline.targets import address_of, files_of
+from pipeline.verify.findings import Verification
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """What was read back, and what `--repair` sent again before that."""
+
+    result: Verification
+    status: PlanStatus
+    outcome: Outcome | None = None
+    faults: Sequence[str] = ()
+
+    @property
+    def problem(self) -> BackcastError | None:
+        """What stopped a repair."""
+        return None if self.outcome is None else self.outcome.problem
+
+
+def verify(
+    plan: Plan,
+    directory: Directory,
+    to: str,
+    keys: KeySource,
+    options: VerifyOptions,
+    *,
+    confirm: Callable[[int], None] = lambda count: None,
+    hooks: Hooks,
+) -> Verified:
+    """Compare what landed with the ledger, or written files with what an import makes of them.
+
+    `confirm` is called with the number of missing events before a repair sends them, and raises if they must not be
+    sent.
+    """
+    from pipeline.verify.steps import Keys, check_comparable, compare, repair
+
+    earlier, warn = results_of(directory, plan, NO_RESULTS).verification, hooks.warn
+    outcome, project = None, None
+    faults: Sequence[str] = ()
+    if files_of(to) is not None:
+        out_of_memory.require_for_service()
+        from pipeline.imported import compare_files
+
+        found, faults = compare_files(plan, directory, to, options, progress=hooks.step)
+    else:
+        key = keys.reading(required=True)
+        check_comparable(plan, directory, to)
+        options, name = project_to_read(directory, to, options, key, keys)
+        if options.repair:
+            both = Keys(key, keys.capture(to, warn))
+            outcome, found = repair(plan, directory, to, options, both, earlier=earlier, confirm=confirm, hooks=hooks)
+        else:
+            found = compare(plan, directory, to, options, key, earlier=earlier, progress=hooks.step)
+        project = project_of(name, to)
+    result = verify_result(found, to=address_of(to), repair=repair_counts(outcome, asked=options.repair))
+    new = Results(verification=result, project=project)
+    update_report(directory, plan, warn, new)
+    status = read_status(plan, directory, new)
+    return Verified(msgspec.structs.replace(result, state=status.state), status, outcome, faults)
