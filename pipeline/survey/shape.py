@@ -58,7 +58,7 @@ class BrokenSurvey(msgspec.Struct, frozen=True):
 
 class FarRows(msgspec.Struct, frozen=True):
     """The rows with times far from nearly all others, before the month `month` or after it, whichever `time` is; `time`
-    is the farthest of theirs, in row `row` of `part`. Charts leave them out."""
+    is the farthest of theirs, in row `row` of `part`. Charts over time leave them out."""
 
     rows: int
     month: str
@@ -71,7 +71,7 @@ class FarRows(msgspec.Struct, frozen=True):
         side, end = ("after", "last") if self.time > self.month else ("before", "first")
         place = f"{printable(self.part, 200)}, row {self.row:,}"
         rows = f"{pluralize(self.rows, 'row')} {'is' if self.rows == 1 else 'are'} {side} {self.month}"
-        return f"{rows}, far from the others, the {end} at {self.time} ({place}); charts leave them out."
+        return f"{rows}, far from the others, the {end} at {self.time} ({place}). Charts over time leave them out."
 
 
 class MonthZone(msgspec.Struct, frozen=True):

@@ -387,8 +387,8 @@ def test_charts_leave_out_rows_at_times_far_from_all_others(call: Any, tmp_path:
     shown = " ".join(call("survey", path, "--report", tmp_path / "page.html").out.split())
     page = re.sub("<[^>]*>", "", (tmp_path / "page.html").read_text())
     for sentence in (
-        "1 row is before 2023-01, far from the others, the first at 1970-01-01T00:00:00Z (log.jsonl, row 10); charts",
-        "1 row is after 2023-08, far from the others, the last at 2081-12-25T00:00:00Z (log.jsonl, row 11); charts",
+        "1 row is before 2023-01, far from the others, the first at 1970-01-01T00:00:00Z (log.jsonl, row 10). Charts",
+        "1 row is after 2023-08, far from the others, the last at 2081-12-25T00:00:00Z (log.jsonl, row 11). Charts",
     ):
         assert sentence in shown
         assert sentence in page
