@@ -57,7 +57,7 @@ def batches(outcome: Outcome) -> tuple[int, int, int, int]:
     return counts.batches_made, counts.batches_sent, counts.batches_retried, counts.batches_split
 
 
-def sums(directory: Path) -> tuple[int, int, int, int]:
+def ledger_totals(directory: Path) -> tuple[int, int, int, int]:
     totals = adds_up(directory / "ledger.sqlite")
     return totals.batches_made, totals.batches_sent, totals.batches_retried, totals.batches_split
 
@@ -79,7 +79,7 @@ def test_status_agrees_with_apply_over_any_number_of_runs(plan: Path, answers: l
         for turn, tries in enumerate([*ends, 100]):
             send_limits = SendLimits(2, RetryPolicy(seconds=60, first=0, tries=tries), max_refused=3)
             outcome = run_to(directory, CallDestination(lambda body: next(said, OK)), send_limits=send_limits)
-            found = sums(directory)
+            found = ledger_totals(directory)
             sums = tuple(map(sum, zip(sums, batches(outcome), strict=True)))  # type: ignore[assignment]
             if turn == 0:
                 assert found == batches(outcome)
@@ -92,7 +92,7 @@ def test_what_a_run_tried_counts_whatever_ended_it(tmp_path: Path) -> None:
     directory = planned(tmp_path, 10, files=1)
     limits = SendLimits(1, RetryPolicy(seconds=60, first=0, tries=22))
     outcome = run_to(directory, CallDestination(lambda body: NOBODY), send_limits=limits)
-    assert batches(outcome) == sums(directory) == (1, 0, 0, 0)
+    assert batches(outcome) == ledger_totals(directory) == (1, 0, 0, 0)
     assert in_ledger(directory, "select tries, state from batches") == [(23, "waiting")]
     directory = planned(tmp_path / "killed", 20, files=1)
     calls = 0
@@ -123,7 +123,7 @@ def test_what_a_run_tried_counts_whatever_ended_it(tmp_path: Path) -> None:
     found = status_result(plan, read_status(plan, place))
     assert ([one.tries for one in found.doubts], found.batches) == ([1], BatchCounts(1, 1, 0, 0))
     outcome = run_to(directory, CallDestination(lambda body: OK))
-    assert batches(outcome) == sums(directory) == (2, 2, 1, 0)
+    assert batches(outcome) == ledger_totals(directory) == (2, 2, 1, 0)
     assert in_ledger(directory, "select tries from batches order by first") == [(2,), (1,)]
 
 
