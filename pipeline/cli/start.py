@@ -11,12 +11,13 @@ from pathlib import Path
 
 import click
 
+from pipeline.cli.help import example
 from pipeline.errors import UsageError
 from pipeline.option_types import read_settings, words_of
 from pipeline.options.planning import FILE_SETTINGS
 
 
-@click.command(epilog="Example: backcast start exports/")
+@click.command(epilog=example("backcast start exports/"))
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help=FILE_SETTINGS)
 @click.option(
