@@ -20,8 +20,6 @@ from pipeline.validator.codes import meaning
 
 MOST_CODES = 5
 MEANING_CHARACTERS = 400
-_NAMES = 5
-"""Names in the first column are not broken if they fit in two of so many parts of the width."""
 
 
 def text(value: str, limit: int) -> Text:
@@ -58,9 +56,6 @@ def show_table(
     if not every:
         return
     shown = table(*columns)
-    names = max(len(str(row[0])) for row in every[:most])
-    if shown.columns[0].overflow == "fold" and names * _NAMES <= console.width * 2:
-        shown.columns[0].no_wrap = True
     for row in every[:most]:
         cells = zip(row, columns.values(), strict=True)
         shown.add_row(*(text(one, limit) if isinstance(one, str) else _cell(one) for one, limit in cells))
