@@ -67,9 +67,7 @@ class MarkdownHelp(click.HelpFormatter):
     def write_text(self, text: str) -> None:
         for paragraph in text.split("\n\n"):
             if paragraph.startswith("\b\n"):
-                self.write(_fenced("text", paragraph.removeprefix("\b\n")))
-            elif paragraph.startswith("Example: "):
-                self.write(_fenced("text", paragraph.removeprefix("Example: ")))
+                self.write(_fenced("text", paragraph.removeprefix("\b\n").removeprefix("Example: ")))
             else:
                 self.write(" ".join(paragraph.split()) + "\n\n")
 

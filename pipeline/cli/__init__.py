@@ -19,6 +19,7 @@ import click
 
 from pipeline import ctrl_c, out_of_memory
 from pipeline.cli.common import MayClose, discard_output, output
+from pipeline.cli.help import example
 from pipeline.errors import BackcastError, UnreadableExport
 from pipeline.files import private
 from pipeline.storage import StoreError, is_remote
@@ -122,7 +123,7 @@ def _version(ctx: click.Context, parameter: click.Parameter, value: bool) -> Non
 
 @click.group(
     cls=Commands,
-    epilog="Example: backcast plan exports/ -m mixpanel --timezone America/New_York -o plan/",
+    epilog=example("backcast plan exports/ -m mixpanel --timezone America/New_York -o plan/"),
     commands={name: click.Command(name) for name in COMMANDS},  # the names that click suggests for an unknown one
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )

@@ -11,7 +11,7 @@ import click
 from pipeline.cli import common
 from pipeline.cli.common import combined
 from pipeline.cli.flags import takes
-from pipeline.cli.help import PLAN, GroupedHelp
+from pipeline.cli.help import PLAN, GroupedHelp, example
 from pipeline.cli.progress import Fetching, Line, Reading
 from pipeline.errors import EmptyExport, UsageError
 from pipeline.options import EstimateOptions, FetchOptions, PlanOptions, SurveyOptions
@@ -42,7 +42,7 @@ class Tools(click.Group):
 
 @click.group(
     cls=Tools,
-    epilog="Example: backcast fetch mixpanel --project 12345 --since 2024-01-01 --until 2024-02-01 -o export/",
+    epilog=example("backcast fetch mixpanel --project 12345 --since 2024-01-01 --until 2024-02-01 -o export/"),
 )
 def fetch() -> None:
     """Download a window of a tool's events into a folder, for `backcast plan`.
@@ -67,7 +67,7 @@ _query_options = combined(
 @fetch.command(
     "duckdb",
     short_help="Write the rows of a DuckDB query to a file.",
-    epilog='Example: backcast fetch duckdb warehouse.duckdb --query "select * from events" -o events.parquet',
+    epilog=example('backcast fetch duckdb warehouse.duckdb --query "select * from events" -o events.parquet'),
 )
 @click.argument("database", metavar="[DATABASE]", required=False, type=click.Path(path_type=Path))
 @_query_options
@@ -85,7 +85,7 @@ def of_duckdb(database: Path | None, query: str, file: Path, as_json: bool, quie
 @fetch.command(
     "adbc",
     short_help="Write the rows of a warehouse query to a file, by a driver of ADBC.",
-    epilog='Example: backcast fetch adbc postgresql --query "select * from events" -o events.parquet',
+    epilog=example('backcast fetch adbc postgresql --query "select * from events" -o events.parquet'),
 )
 @click.argument("driver", metavar="DRIVER")
 @click.option(
@@ -171,7 +171,7 @@ def _command(tool: Tool) -> click.Command:
         help=f"Download events of {tool.title}: {tool.clock}. Keys: {keys}"
         + (f" ({', '.join(tool.optional)} may be absent)." if tool.optional else "."),
         short_help=f"Download events of {tool.title}.",
-        epilog=f"Example: backcast fetch {tool.name}{project} --since 2024-01-01 --until 2024-02-01 -o export/",
+        epilog=example(f"backcast fetch {tool.name}{project} --since 2024-01-01 --until 2024-02-01 -o export/"),
     )(run)
 
 
@@ -206,7 +206,7 @@ def _draw(console: Console, tool: Tool, found: FetchResult) -> None:
     show_step(console, NextStep("plan these files, which sends nothing:", command))
 
 
-@click.command(epilog="Example: backcast survey exports/2021-*.json.gz")
+@click.command(epilog=example("backcast survey exports/2021-*.json.gz"))
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @takes(SurveyOptions)
 @common.printing
@@ -235,7 +235,7 @@ def survey(sources: tuple[str, ...], options: SurveyOptions, as_json: bool, quie
 
 @click.command(
     cls=GroupedHelp, groups=PLAN,
-    epilog="Example: backcast plan exports/ -m mixpanel --timezone America/New_York --for eu -o plan/",
+    epilog=example("backcast plan exports/ -m mixpanel --timezone America/New_York --for eu -o plan/"),
 )  # fmt: skip
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.option(

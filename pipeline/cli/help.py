@@ -1,4 +1,7 @@
-"""The help of commands with many options: `--help` shows what most people need, in groups; `--help-all` shows all."""
+"""The help of commands: their example, the commands of a group, and the options of commands with many.
+
+Of those, `--help` shows what most people need, in groups; `--help-all` shows all.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,22 @@ APPLY = {
     "Output": ("json quiet help help-all", "log-format metrics metrics-port"),
 }
 """Heading → the options that `--help` shows, and those that only `--help-all` adds."""
+
+
+def example(command: str) -> str:
+    """The end of a command's help. It is one line, so that it can be copied, also if it is wider than the terminal."""
+    return f"\b\nExample: {command}"
+
+
+class WholeHelp(click.Group):
+    """A group whose help has the first sentence of each command whole; click cuts it at 45 characters."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        with formatter.section("Commands"):
+            formatter.write_dl([
+                (name, one.get_short_help_str(limit=formatter.width * 9)) for name, one in found if one is not None
+            ])  # fmt: skip
 
 
 class GroupedHelp(click.Command):

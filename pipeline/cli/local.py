@@ -13,6 +13,7 @@ import click
 from pipeline import out_of_memory
 from pipeline.cli import common
 from pipeline.cli.flags import takes
+from pipeline.cli.help import example
 from pipeline.cli.progress import Sending
 from pipeline.errors import UsageError
 from pipeline.options import RehearseOptions
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pipeline.local_service.faults import FaultCounts
 
 
-@click.command(epilog="Example: backcast demo")
+@click.command(epilog=example("backcast demo"))
 @click.option(
     "--output",
     "-o",
@@ -79,7 +80,7 @@ def _show_faults(tallies: Iterable[FaultCounts]) -> None:
         click.echo(f"Fault {tally.fault}: {tally.acted:,} of {pluralize(tally.reached, 'request')}", err=True)
 
 
-@click.command(cls=_WithFaults, epilog="Example: backcast rehearse plan/ --fault mix:10%")
+@click.command(cls=_WithFaults, epilog=example("backcast rehearse plan/ --fault mix:10%"))
 @common.directory
 @takes(RehearseOptions)
 @common.printing_for_long
@@ -131,7 +132,7 @@ class _WithSettings(_WithFaults):
             formatter.write_dl(describe_settings())
 
 
-@click.command(cls=_WithSettings, epilog="Example: backcast service --store landed.duckdb --fault mix:10%")
+@click.command(cls=_WithSettings, epilog=example("backcast service --store landed.duckdb --fault mix:10%"))
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline.cli import common
+from pipeline.cli.help import WholeHelp, example
 from pipeline.errors import UsageError
 from pipeline.option_types import read_settings
 from pipeline.options.planning import FILE_SETTINGS
@@ -27,12 +28,12 @@ MOST_QUESTIONS = 7
 """How many choices `mapping new --ask` asks for."""
 
 
-@click.group(epilog="Example: backcast mapping test mappings/mine.yaml")
+@click.group(cls=WholeHelp, epilog=example("backcast mapping test mappings/mine.yaml"))
 def mapping() -> None:
     """The mapping files, which turn the rows of a tool into events."""
 
 
-@mapping.command("list", epilog="Example: backcast mapping list")
+@mapping.command("list", epilog=example("backcast mapping list"))
 @common.as_json
 def list_(as_json: bool) -> int:
     """The shipped mappings, and the mappings, formats and verbs of installed packages.
@@ -45,8 +46,11 @@ def list_(as_json: bool) -> int:
     if as_json:
         common.emit({"format": "backcast.mappings/1", **listed})
     else:
+        names = max(len(entry["name"]) for entry in listed["mappings"]) + 2
+        wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
         for entry in listed["mappings"]:
-            click.echo(f"{entry['name']:12} {entry['title']}{_of_package(entry)}")
+            line = f"{entry['name']:{names}}{entry['title']}{_of_package(entry)}"
+            click.echo(fill(line, wide, subsequent_indent=" " * names, break_on_hyphens=False))
         for kind in ("format", "verb"):
             for entry in listed[f"{kind}s"]:
                 click.echo(f"{kind} {entry['name']}: {entry['title']}{_of_package(entry)}")
@@ -59,7 +63,7 @@ def _of_package(entry: Mapping[str, str]) -> str:
     return f" ({printable(entry['package'], 100)} {printable(entry['version'], 50)})" if "package" in entry else ""
 
 
-@mapping.command(epilog="Example: backcast mapping show mixpanel > mine.yaml")
+@mapping.command(epilog=example("backcast mapping show mixpanel > mine.yaml"))
 @click.argument("name", metavar="NAME|FILE", shell_complete=common.COMPLETIONS["mappings"])
 @click.option("--program", "as_program", is_flag=True, help="Print the operations that it compiles to instead.")
 @click.option("--compiled", is_flag=True, help="Print the Python source that runs instead.")
@@ -82,7 +86,7 @@ def show(name: str, as_program: bool, compiled: bool, settings: tuple[str, ...])
     return 0
 
 
-@mapping.command(epilog="Example: backcast mapping check mine.yaml --against exports/")
+@mapping.command(epilog=example("backcast mapping check mine.yaml --against exports/"))
 @click.argument("names", metavar="NAME|FILE...", nargs=-1, required=True)
 @click.option(
     "--against", metavar="SOURCE...", help="Compare one mapping with this export; see below.  [default: none]"
@@ -128,7 +132,7 @@ def check(
     return 7 if unfinished else 0
 
 
-@mapping.command(epilog="Example: backcast mapping test mixpanel mine.yaml")
+@mapping.command(epilog=example("backcast mapping test mixpanel mine.yaml"))
 @click.argument("names", metavar="NAME|FILE...", nargs=-1, shell_complete=common.COMPLETIONS["mappings"])
 @click.option("--mutate", "changed", is_flag=True, help="Change each part in turn, and show what no case notices.")
 @click.option("--update-cases", is_flag=True, help="Show what failing cases give now, and write it into the files.")
@@ -216,7 +220,7 @@ def _folded(text: str, indent: int) -> str:
     return fill(text, width, initial_indent=" " * indent, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
-@mapping.command(epilog="Example: backcast mapping new exports/ -o mine.yaml --ask")
+@mapping.command(epilog=example("backcast mapping new exports/ -o mine.yaml --ask"))
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Where to write it.  [default: stdout]"
@@ -308,7 +312,7 @@ def _answer(choice: Choice, columns: Mapping[str, str]) -> str:
     return common.choose(prompt, [option.text for option in choice.options], read, "1")
 
 
-@mapping.command(epilog="Example: backcast mapping schema > mapping.schema.json")
+@mapping.command(epilog=example("backcast mapping schema > mapping.schema.json"))
 def schema() -> int:
     """The JSON Schema of mapping files, for editors."""
     from pipeline.mapper.language.editor_schema import editor_schema

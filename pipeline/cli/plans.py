@@ -10,6 +10,7 @@ import click
 
 from pipeline.cli import common
 from pipeline.cli.flags import takes
+from pipeline.cli.help import WholeHelp, example
 from pipeline.cli.progress import Line
 from pipeline.options import (
     DiffOptions,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-@click.command(epilog="Example: backcast status plan/")
+@click.command(epilog=example("backcast status plan/"))
 @common.directory
 @common.as_json
 def status(directory: str, as_json: bool) -> int:
@@ -49,7 +50,7 @@ def status(directory: str, as_json: bool) -> int:
     return 0
 
 
-@click.command(epilog="Example: backcast rejects plan/ --code bad_json --format jsonl > rejected.jsonl")
+@click.command(epilog=example("backcast rejects plan/ --code bad_json --format jsonl > rejected.jsonl"))
 @common.directory
 @takes(RejectsOptions)
 @click.option("--all", "every", is_flag=True, help="List each of them, not only one example of each code.")
@@ -101,7 +102,7 @@ def rejects(directory: str, options: RejectsOptions, every: bool, form: str, as_
     return 0
 
 
-@click.command(epilog="Example: backcast explain plan/ events.jsonl:17")
+@click.command(epilog=example("backcast explain plan/ events.jsonl:17"))
 @common.directory
 @click.argument("asked", metavar="[FILE:ROW|UUID|ID]", required=False)
 @takes(ExplainOptions)
@@ -138,7 +139,7 @@ def explain(directory: str, asked: str | None, options: ExplainOptions, report: 
     return 0
 
 
-@click.command(epilog="Example: backcast diff plan-before/ plan-after/ --html diff.html")
+@click.command(epilog=example("backcast diff plan-before/ plan-after/ --html diff.html"))
 @click.argument("plan_a", metavar="PLAN_A", type=common.PlanDirectory())
 @click.argument("plan_b", metavar="PLAN_B", type=common.PlanDirectory())
 @takes(DiffOptions)
@@ -171,7 +172,7 @@ def diff(
     return 0 if found.equal or exit_zero else 7
 
 
-@click.command("undo-list", epilog="Example: backcast undo-list plan/ -o what-was-sent/")
+@click.command("undo-list", epilog=example("backcast undo-list plan/ -o what-was-sent/"))
 @common.directory
 @takes(UndoListOptions)
 @common.printing
@@ -190,12 +191,12 @@ def undo_list(directory: str, options: UndoListOptions, as_json: bool, quiet: bo
     return 0
 
 
-@click.group(epilog="Example: backcast receipt write plan/ --sign receipt.key")
+@click.group(cls=WholeHelp, epilog=example("backcast receipt write plan/ --sign receipt.key"))
 def receipt() -> None:
     """A receipt: what was read, planned, sent and found again, with digests, in one file that anybody can check."""
 
 
-@receipt.command("write", epilog="Example: backcast receipt write plan/ --sign receipt.key")
+@receipt.command("write", epilog=example("backcast receipt write plan/ --sign receipt.key"))
 @common.directory
 @takes(ReceiptOptions)
 @common.printing
@@ -220,7 +221,7 @@ def write(directory: str, options: ReceiptOptions, as_json: bool, quiet: bool) -
     return 0
 
 
-@receipt.command("check", epilog="Example: backcast receipt check receipt.json --source-root exports/")
+@receipt.command("check", epilog=example("backcast receipt check receipt.json --source-root exports/"))
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @takes(ReceiptCheckOptions)
 @common.printing
@@ -246,7 +247,7 @@ def check(file: Path, options: ReceiptCheckOptions, as_json: bool, quiet: bool) 
     return 0 if found.ok else 7
 
 
-@click.command(epilog="Example: backcast discard plan/")
+@click.command(epilog=example("backcast discard plan/"))
 @common.directory
 @takes(DiscardOptions)
 @click.option("--yes", is_flag=True, help="Do not ask.")

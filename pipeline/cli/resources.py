@@ -21,6 +21,7 @@ import click
 from pipeline.cli import common
 from pipeline.cli.common import combined, confirm
 from pipeline.cli.flags import Command, takes
+from pipeline.cli.help import WholeHelp, example
 from pipeline.errors import UsageError
 from pipeline.management import operations
 from pipeline.management.operations import Endpoint, Names, NoFields
@@ -283,20 +284,20 @@ def _command(resource: str, made: Made) -> click.Command:
     ]
     run.__doc__ = made.help
     words = made.example.replace("ID", "0190a2c4-…")
-    example = f"Example: backcast {_GROUPS[resource]} {made.name} --to eu {words}".rstrip()
-    return click.command(made.name, epilog=example)(connected(operation.in_project)(combined(*options)(run)))
+    end = example(f"backcast {_GROUPS[resource]} {made.name} --to eu {words}".rstrip())
+    return click.command(made.name, epilog=end)(connected(operation.in_project)(combined(*options)(run)))
 
 
 _GROUPS = {"hog_functions": "hog-functions", "session_recordings": "recordings", "projects": "projects"}
 """The group of each resource of the client."""
 
 
-def _group(resource: str, help: str, example: str, commands: tuple[Made, ...]) -> click.Group:
-    group = click.Group(
+def _group(resource: str, help: str, options: str, commands: tuple[Made, ...]) -> click.Group:
+    group = WholeHelp(
         _GROUPS[resource],
         help=help,
         context_settings={"token_normalize_func": lambda token: token.replace("_", "-")},  # `--created_by`, too
-        epilog=f"Example: backcast {_GROUPS[resource]} list --to eu {example}".rstrip(),
+        epilog=example(f"backcast {_GROUPS[resource]} list --to eu {options}".rstrip()),
     )
     for made in commands:
         group.add_command(_command(resource, made))
@@ -310,7 +311,7 @@ recordings = _group("session_recordings", "Session recordings of a project.", "-
 projects = _group("projects", "Projects that the personal key reaches.", "", PROJECTS)
 
 
-@hog_functions.command(epilog="Example: backcast hog-functions delete --to eu 0190a2c4-…")
+@hog_functions.command(epilog=example("backcast hog-functions delete --to eu 0190a2c4-…"))
 @connected()
 @_item
 @_yes
@@ -335,7 +336,7 @@ def delete(connection: Connection, id: str, yes: bool, hard: bool, send: bool) -
     connection.show(deleted, ("show_line", f"Deleted hog function {id}."))
 
 
-@hog_functions.command(epilog="Example: backcast hog-functions icon --to eu --id slack.com --output slack.png")
+@hog_functions.command(epilog=example("backcast hog-functions icon --to eu --id slack.com --output slack.png"))
 @connected()
 @click.option("--id", metavar="ID", help="Which icon.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write it there.")
@@ -353,7 +354,7 @@ def icon(connection: Connection, id: str | None, output: Path | None) -> None:
     connection.show(shown, ("show_line", f"{line}."))
 
 
-@hog_functions.command(epilog="Example: backcast hog-functions rearrange --to eu 0190a2c4-…=1 0190a2c5-…=2")
+@hog_functions.command(epilog=example("backcast hog-functions rearrange --to eu 0190a2c4-…=1 0190a2c5-…=2"))
 @connected()
 @click.argument("orders", metavar="[ID=N]...", nargs=-1)
 @_data

@@ -14,6 +14,7 @@ import click
 
 from pipeline import api, config, guided
 from pipeline.cli import common
+from pipeline.cli.help import example
 from pipeline.cli.mapping import draft_of, show_unfinished
 from pipeline.cli.progress import Line
 from pipeline.errors import UsageError
@@ -39,7 +40,7 @@ NOT_YET = "not yet"
 """The answer of who has no target."""
 
 
-@click.command(epilog="Example: backcast start exports/")
+@click.command(epilog=example("backcast start exports/"))
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help=FILE_SETTINGS)
 @click.option(

@@ -15,7 +15,7 @@ import click
 
 from pipeline.cli import common
 from pipeline.cli.flags import takes
-from pipeline.cli.help import APPLY, GroupedHelp
+from pipeline.cli.help import APPLY, GroupedHelp, example
 from pipeline.cli.progress import Line, Reading, Sending
 from pipeline.errors import UsageError
 from pipeline.options import ApplyOptions, KeyOptions, PauseOptions, PreflightOptions, RunOptions, VerifyOptions
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pipeline.preflight.run import Preflight
 
 
-@click.command(epilog="Example: BACKCAST_PERSONAL_KEY=… BACKCAST_PROJECT_KEY=… backcast preflight plan/ --to eu")
+@click.command(epilog=example("BACKCAST_PERSONAL_KEY=… BACKCAST_PROJECT_KEY=… backcast preflight plan/ --to eu"))
 @click.argument("directory", metavar="[DIR]", required=False, type=common.PlanDirectory())
 @common.target
 @takes(PreflightOptions)
@@ -93,7 +93,7 @@ def _show_target(found: Preflight, asked: bool, *, as_json: bool, quiet: bool) -
         click.echo("\n".join(lines), err=True)
 
 
-@click.command(cls=GroupedHelp, groups=APPLY, epilog="Example: BACKCAST_PROJECT_KEY=… backcast apply plan/ --to eu")
+@click.command(cls=GroupedHelp, groups=APPLY, epilog=example("BACKCAST_PROJECT_KEY=… backcast apply plan/ --to eu"))
 @common.directory
 @common.target
 @takes(ApplyOptions)
@@ -216,7 +216,7 @@ def interruptible() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-@click.command(epilog="Example: BACKCAST_PROJECT_KEY=… backcast run nightly.yaml")
+@click.command(epilog=example("BACKCAST_PROJECT_KEY=… backcast run nightly.yaml"))
 @click.argument("job", metavar="JOB.yaml", type=click.Path(path_type=Path))
 @click.option("--history", is_flag=True, help="Show the windows so far, and run nothing.")
 @takes(RunOptions)
@@ -285,7 +285,7 @@ def _show_history(file: Path, as_json: bool) -> int:
     return 0
 
 
-@click.command("resume-functions", epilog="Example: BACKCAST_PERSONAL_KEY=… backcast resume-functions plan/ --to eu")
+@click.command("resume-functions", epilog=example("BACKCAST_PERSONAL_KEY=… backcast resume-functions plan/ --to eu"))
 @common.directory
 @common.target
 @takes(PreflightOptions, without=("allow_firing", "max_already_there", "allow_already_there"))
@@ -323,7 +323,7 @@ def resume_functions(
     return 0
 
 
-@click.command(epilog="Example: BACKCAST_PERSONAL_KEY=… backcast verify plan/ --to eu --project 12345")
+@click.command(epilog=example("BACKCAST_PERSONAL_KEY=… backcast verify plan/ --to eu --project 12345"))
 @common.directory
 @common.target
 @takes(VerifyOptions)

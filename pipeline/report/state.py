@@ -17,6 +17,7 @@ from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.discarded import discarded_of
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import NO_RESULTS, Report, Results, latest_canary, results_of
+from pipeline.report.open_points import open_points
 from pipeline.report.plan_command import plan_command, stop_options
 from pipeline.report.records import PausedFunction, named, paused_in
 from pipeline.report.results import CanaryResult, SentCounts, StatusResult, status_result
@@ -275,13 +276,14 @@ def _step(
         return NextStep("Fix the failed checks and plan again. Until then it can only be rehearsed:", rehearse)
     if not plan.events.made:
         return NextStep("This plan sends nothing.", "")
+    points = len(open_points(plan, to))
     if state == "rehearsed":
         undone = f" {pluralize(merges, 'merge')} cannot be undone." if merges > ended else ""
-        open_ = f"Look at {pluralize(len(plan.open_checks), 'open check')}, then send" if plan.open_checks else "Send"
+        open_ = f"Look at {pluralize(points, 'thing')} to check, then send" if points else "Send"
         return NextStep(f"{open_} the events. Sent events cannot be deleted.{undone}{elsewhere}", apply)
     if results.rehearsal is not None and results.rehearsal.events.refused:
         return NextStep("Read which events the rehearsal refused, and why:", refused)
-    open_ = f"Read {pluralize(len(plan.open_checks), 'open check')}, then rehearse" if plan.open_checks else "Rehearse"
+    open_ = f"Read {pluralize(points, 'thing')} to check, then rehearse" if points else "Rehearse"
     first = f"{NO_TARGET} first." if address == ANY_TARGET else ""
     sentence = f"{open_} the whole import on this machine; nothing is sent to the target"
     return NextStep(f"{sentence}.{first}" if first else f"{sentence}:", rehearse)

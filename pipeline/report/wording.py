@@ -115,6 +115,14 @@ ADVICE = {
     " service stores every name for good. --property-names N allows more",
     "replayed_rows": "a correction may change what an event is, not its source key or the rows that were accepted: give"
     " their rows and their key back, and correct the others",
+    "zone_not_confirmed": "compare --timezone with the zone in the project's settings in the tool, and plan again"
+    " if it is another",
+    "ambiguous_time": "nothing, unless an hour matters: an export in UTC has no such times",
+    "nonexistent_time": "check the zone: the clock of the project never shows these times; an export in UTC has none",
+    "merge_approval": "read which ids are merged and why; `apply` asks for this number, and `plan --persons identified`"
+    " plans no merge of anonymous ids",
+    "no_target": "plan again with --for us or --for eu, or with --for URL for a service of your own",
+    "limit": "plan again without --limit before anything is sent",
     "group_types": "the service stores five types of groups: choose them with --group-types a,b,c",
 }
 """What to do about a check, for those whose detail is not enough."""
@@ -166,8 +174,7 @@ _FILES = {"sending": "writing", "sent": "written", "verified": "written and veri
 
 
 def state_in_words(state: str, refused: int, checks: int = 0, to: str = "") -> str:
-    """The words for a state. `refused` is the number of refused events, `checks` of the checks that found something.
-    `to` is the address that the plan is sent to, if sending began.
+    """The text of a state. `refused` is the number of refused events, `checks` of the things to check.
 
     `to` is the address that the plan is sent to, where that began.
     """
@@ -179,11 +186,11 @@ def state_in_words(state: str, refused: int, checks: int = 0, to: str = "") -> s
     return f"{words}, {pluralize(checks, 'thing')} to check" if checks and state in ("ready", "rehearsed") else words
 
 
-def mood_of(plan: Plan, state: str, refused: int) -> str:
-    """The mood of a plan's state: `good` only where nothing was rejected, no check found anything that is still to be
-    decided, and its rehearsal had nothing `refused`."""
+def mood_of(plan: Plan, state: str, refused: int, checks: int) -> str:
+    """The mood of a plan's state: `good` only if nothing was rejected, none of the `checks` is still to be decided, and
+    its rehearsal had nothing `refused`."""
     mood = MOODS.get(state, "good")
-    open_ = state in ("ready", "rehearsed") and (plan.open_checks or refused)
+    open_ = state in ("ready", "rehearsed") and (checks or refused)
     return "care" if mood == "good" and (open_ or plan.rejects or plan.rows.rejected) else mood
 
 

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from pipeline.cli import COMMANDS, cli
-from pipeline.cli.help import GroupedHelp
+from pipeline.cli.help import GroupedHelp, example
 
 
 def commands(group: Any = cli, *path: str) -> dict[tuple[str, ...], Any]:
@@ -29,13 +29,15 @@ LEAVES = {path: found for path, found in commands().items() if not isinstance(fo
 
 
 def test_every_command_and_group_has_an_example(call: Any) -> None:
-    """The `--help` of a command ends in an example that names it, that of a group in an example of one of its
-    commands."""
+    """`--help` of each command ends in an example that names it, that of a group in an example of one of its own; it
+    is one line, to be copied."""
     for command in LEAVES:
         said = call(*command, "--help")
-        assert (said.code, f"backcast {' '.join(command)}" in said.out.split("Example: ")[1]) == (0, True), command
+        *_, last = said.out.splitlines()
+        assert (said.code, re.match(rf"  Example: (.* )?backcast {' '.join(command)}\b", last) is not None) == (0, True)
     for path, group in commands().items():
-        assert path in LEAVES or group.epilog.startswith(" ".join(("Example: backcast", *path)) + " "), path
+        assert path in LEAVES or group.epilog.startswith(example(" ".join(("backcast", *path)) + " ")), path
+        assert path in LEAVES or "..." not in call(*path, "--help").out.split("Options:")[1], path
 
 
 @pytest.mark.parametrize("command", LEAVES, ids=" ".join)

@@ -149,7 +149,7 @@ def test_status_says_where_and_when_and_what_was_verified(call: Any, tmp_path: P
     """The target, the runs with their times, and the last verification; the report has them too, apart from the
     rehearsal."""
     directory = planned(tmp_path, 20)
-    assert call("status", directory).out.splitlines()[0] == "State: ready"
+    assert call("status", directory).out.splitlines()[0] == "State: ready, 1 thing to check"
     call("rehearse", directory)
     said = call("status", directory, "--json").json
     assert (said["course"], said["verified"]) == (None, None)
@@ -201,7 +201,11 @@ def test_a_report_that_cannot_be_written_hides_no_result(
     with running() as service:
         monkeypatch.setenv("BACKCAST_PROJECT_KEY", service.capture_key)
         monkeypatch.setenv("BACKCAST_PERSONAL_KEY", service.personal_key)
-        for command, state, code in (("rehearse", "rehearsed", 0), ("apply", "sent", 0), ("verify", "differs", 7)):
+        for command, state, code in (
+            ("rehearse", "rehearsed, 1 thing to check", 0),
+            ("apply", "sent", 0),
+            ("verify", "differs", 7),
+        ):
             if command == "verify":
                 tamper(service, f"delete from accepted where uuid = '{uuid(3)}'")
             to = [] if command == "rehearse" else ["--to", service.url]

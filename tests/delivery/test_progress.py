@@ -208,4 +208,4 @@ def test_a_verification_shows_how_far_it_is(tmp_path: Path) -> None:
 def test_a_terminal_has_colors_unless_it_asks_for_none(tmp_path: Path, env: dict[str, str], colored: bool) -> None:
     directory = planned(tmp_path, 2, files=1)
     _, said, _ = terminals.on_a_terminal("status", directory, columns=80, env=env)
-    assert ("\x1b[1;32m" in said, "State: ready" in said) == (colored, True)
+    assert ("\x1b[1;33m" in said, "State: ready" in said) == (colored, True)

@@ -13,7 +13,7 @@ from pipeline.ledger import LedgerSummary
 from pipeline.local_service.settings import preset
 from pipeline.management import ManagementClient
 from pipeline.models import Finding, Reject
-from pipeline.plan.sealed.manifest import Example, RowCounts
+from pipeline.plan.sealed.manifest import EventCounts, Example, RowCounts
 from pipeline.report.rejects import RefusedEvent
 from pipeline.report.results import BatchCounts, SentCounts, StatusResult
 from pipeline.report.state import PlanStatus, State
@@ -117,7 +117,10 @@ STATES = [
 @pytest.mark.parametrize(("state", "found", "color"), STATES)
 def test_green_means_that_nothing_is_lost_refused_or_open(state: State, found: dict[str, Any], color: str) -> None:
     """A state of success is green only for a plan without rejected rows and findings; `sent` is not verified yet."""
-    clean: dict[str, Any] = {"rejects": {}, "gates": [], "rows": RowCounts(10, 10, 0, 0), "verdict": "ready"}
+    clean: dict[str, Any] = {
+        "rejects": {}, "gates": [], "rows": RowCounts(10, 10, 0, 0), "verdict": "ready", "warnings": {},
+        "events": EventCounts(12, {"events": 12}),
+    }  # fmt: skip
     plan = small_plan(**(clean | found))
     line = steps.state_line(plan, PlanStatus(state, 12, LedgerSummary()))
     assert str(line.style).split()[1:] == ([color] if color else [])

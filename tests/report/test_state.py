@@ -74,7 +74,10 @@ def test_a_plan_has_one_state_from_first_to_last(call: Any, tmp_path: Path, monk
     directory = planned(tmp_path, 20, files=1)
     assert state_of(call, directory) == "ready"
     said = call("rehearse", directory)
-    assert (said.out.splitlines()[0], state_of(call, directory)) == ("State: rehearsed", "rehearsed")
+    assert (said.out.splitlines()[0], state_of(call, directory)) == (
+        "State: rehearsed, 1 thing to check",
+        "rehearsed",
+    )
     during = []
     with running(KEYS) as service:
 

@@ -267,11 +267,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self.verdict != "not-ready"
 
     @property
-    def open_checks(self) -> list[Finding]:
-        """The checks that found something that nobody accepted."""
-        return [gate for gate in self.gates if gate.level != "accepted"]
-
-    @property
     def accepted(self) -> dict[str, str]:
         """Why findings were accepted, by their check."""
         return {gate.name: str(gate.reason) for gate in self.gates if gate.level == "accepted"}

@@ -36,6 +36,7 @@ class _Line(NamedTuple):
 
 
 _LINES = {
+    "not_in_time_order": _Line("{count} not in time order; a person keeps the value that arrives last. Expected?"),
     "clock_jump": _Line("{}. Did the source's clock change?"),
     "missing_files": _Line("No file for {}. Is the export complete?", " before "),
     "overlapping_files": _Line("Files of the same days: {}. Are rows of one in the other?", " in "),
@@ -78,7 +79,7 @@ def _until(example: str, end: str) -> str:
 
 def _shortened(check: Finding) -> str:
     begins = headline(check.detail)
-    sentence = begins.partition("; ")[0]
+    sentence = begins.partition("; ")[0].partition(". ")[0]
     return printable(sentence[:1].upper() + sentence[1:], CHARACTERS)
 
 
@@ -90,6 +91,11 @@ def command_of(check: Finding, plan: Plan, directory: str) -> str:
         return command(check, plan, directory)
     look = next((look for look, names in _LOOKS.items() if check.name in names), "")
     return look.format(plan=quoted(directory), export=quoted(export_of(plan)), mapping=quoted(plan.mapping.name))
+
+
+def chapter_of(check: Finding) -> str:
+    """The title of the chapter that has more about a check, "" if none has."""
+    return next((chapter for chapter, names in _CHAPTERS.items() if check.name in names), "")
 
 
 def _day(check: Finding, plan: Plan, directory: str) -> str:
@@ -122,8 +128,13 @@ def _without_ids(check: Finding, plan: Plan, directory: str) -> str:
     return f"{listed} && {plan_command(plan, f'{directory}-without', ['--exclude-ids', file])}"
 
 
+def _merges(check: Finding, plan: Plan, directory: str) -> str:
+    return f"head -n 20 {quoted(f'{directory}/identities.jsonl')}"
+
+
 _COMMANDS: dict[str, Callable[[Finding, Plan, str], str]] = {
-    "merges": lambda check, plan, directory: f"head -n 20 {quoted(f'{directory}/identities.jsonl')}",
+    "no_target": lambda check, plan, directory: plan_command(plan, f"{directory}-eu", ["--for", "eu"]),
+    **dict.fromkeys(("merges", "merge_approval"), _merges),
     "inhuman_rate": _without_ids,
     "near_duplicate": _moment,
     "one_day_ids": lambda check, plan, directory: plan_command(
@@ -131,6 +142,25 @@ _COMMANDS: dict[str, Callable[[Finding, Plan, str], str]] = {
     ),
     **dict.fromkeys(("spike", "spike_of_a_name", "level", "level_of_a_name"), _day),
 }
+_CHAPTERS = {
+    "Rejected rows": ("max_rejects", "rejects", "rounded_value", "cut_off"),
+    "Time zone": ("zone", "zone_not_confirmed", "night_by_day", "clock_jump", "clock_change"),
+    "Warnings": ("ambiguous_time", "nonexistent_time", "warnings", "unsafe_integer"),
+    "Merged identities": ("merge_approval", "merges"),
+    "Groups": ("group_types", "anonymous_groups"),
+    "Profile updates": ("not_in_time_order",),
+    "Properties over time": (
+        "sampled", "mixed_types", "numbers_as_text", "amounts_as_text", "null_rate", "cut_values", "property_names",
+    ),
+    "Events by month": (
+        "renamed_event", "similar_names", "empty_days", "empty_days_of_a_name", "spike", "spike_of_a_name", "level",
+        "level_of_a_name",
+    ),
+    "Where each field goes": ("max_unmapped", "unmatched_reference"),
+    "Duplicates": ("near_duplicate", "key_not_unique"),
+    "Rows and files": ("missing_files", "overlapping_files", "ignored_files", "limit"),
+}  # fmt: skip
+"""The checks that each chapter of the page has more about."""
 _LOOKS = {
     "backcast rejects {plan}": ("max_rejects", "rejects"),
     "backcast mapping new {export} --ask -o mapping.yaml": ("open_choices",),

@@ -14,7 +14,8 @@ from pipeline.errors import UsageError
 from pipeline.models import Finding
 from pipeline.plan.sealed.manifest import Plan, as_name
 from pipeline.report.contents import OTHERS, Report, duplicates_of, latest_canary, not_merged, phases_of
-from pipeline.report.page.check_words import command_of, in_one_line
+from pipeline.report.open_points import open_points
+from pipeline.report.page.check_words import chapter_of, command_of, in_one_line
 from pipeline.report.state import NextStep, next_step
 from pipeline.report.verification_words import by_kind, listed
 from pipeline.report.wording import NO_TARGET, advice_of, has_target, mapping_of, mood_of, state_in_words, zone_proof
@@ -23,12 +24,11 @@ from pipeline.text import plural, pluralize, quoted
 
 MOST_OPEN = 2
 """Up to as many checks are open; of more, those that stop the plan."""
-MOST_LINES = 6
+MOST_LINES = 10
 """Checks with a line on the first screen; the lines of more are folded together, so that it stays one screen."""
 MOST_NAMES = 12
 """Names next to their pictures; names that differ from one of them in case or spaces are shown with it."""
 MOST_FOLDED = 50
-_LEVELS = {"stop": 0, "warning": 1, "notice": 2, "accepted": 3}
 _REGIONS = {"us": "US", "eu": "EU"}
 GENERIC = "generic"
 """The tool of the mapping for tables of one's own."""
@@ -60,14 +60,15 @@ _FOR_GOOD_WITH_MERGES = (
 
 
 class Problem(NamedTuple):
-    """A check that found something. `line` is shown until a person opens it; `remedy` is text and code in turns,
-    beginning with text; `command` can be ""."""
+    """Something to check. `line` is shown until a person opens it; `remedy` is text and code in turns, beginning with
+    text; `command` can be "", and so can `chapter`, the title of the chapter that has more."""
 
     check: Finding
     line: str
     open: bool
     remedy: list[str]
     command: str
+    chapter: str
 
 
 class Banner(NamedTuple):
@@ -191,8 +192,9 @@ def target_of(report: Report) -> Mood:
 def _banner(report: Report) -> Banner:
     plan = report.plan
     state = report.state or ("ready" if plan.ready else "not-ready")
-    worst_first = sorted(plan.gates, key=lambda check: _LEVELS.get(check.level, 1))
-    few = len(worst_first) <= MOST_OPEN
+    applied = report.results.applied
+    points = open_points(plan, begun=applied is not None)
+    few = len(points) <= MOST_OPEN
     checks = [
         Problem(
             check,
@@ -200,12 +202,12 @@ def _banner(report: Report) -> Banner:
             few or check.level == "stop",
             _remedy(advice_of(check), report.name),
             command_of(check, plan, report.name),
+            chapter_of(check),
         )
-        for check in worst_first
+        for check in [*points, *(gate for gate in plan.gates if gate.level == "accepted")]
     ]
-    applied = report.results.applied
     to = applied.course.to if applied is not None and applied.course is not None else ""
-    words = state_in_words(state, applied.events.refused if applied is not None else 0, len(plan.open_checks), to)
+    words = state_in_words(state, applied.events.refused if applied is not None else 0, len(points), to)
     title = words[0].upper() + words[1:]
     rehearsal = report.results.rehearsal
     refused = rehearsal.events.refused if rehearsal is not None and state == "ready" else 0
@@ -219,7 +221,7 @@ def _banner(report: Report) -> Banner:
         sentence = f"{sentence[:-1]}: {listed(kinds)}."
     if state in SENT:  # the checks were read before the plan was sent
         shown = 0
-    return Banner(title, mood_of(plan, state, refused), sentence, checks[:shown], checks[shown:])
+    return Banner(title, mood_of(plan, state, refused, len(points)), sentence, checks[:shown], checks[shown:])
 
 
 def _remedy(advice: str, name: str) -> list[str]:

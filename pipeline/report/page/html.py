@@ -52,6 +52,7 @@ class Chapter(NamedTuple):
 def render(report: Report) -> str:
     """The page as text. The same report gives the same page."""
     screen = page_sections("first_screen")
+    chapters = _chapters(_html_of(page_sections("sections"), report))
     return rendered(
         "page.html.j2",
         report=report,
@@ -61,7 +62,8 @@ def render(report: Report) -> str:
         made=plan_in_words(report.plan),
         beside=list(_html_of((one for one in screen if one[0] < BELOW), report)),
         below=list(_html_of((one for one in screen if one[0] >= BELOW), report)),
-        chapters=_chapters(_html_of(page_sections("sections"), report)),
+        chapters=chapters,
+        numbers={chapter.title: number for number, chapter in enumerate(chapters, 1)},
     )
 
 

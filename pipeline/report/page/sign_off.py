@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import Report, phases_of
+from pipeline.report.open_points import open_points
 from pipeline.report.page.first_screen import SENT, left_out, proof, target_of
 from pipeline.targets import is_loopback
-from pipeline.text import pluralize
 
 _OF_IDS = "of ids not merged"
 """Stands after the pairs, which are the last of what is left out."""
@@ -53,8 +53,8 @@ def sign_off(report: Report) -> SignOff:
     if merges:
         lines.append(("merges", f"{merges:,}", "" if local else f"give apply --approve-merges {merges}"))
     lines.append(("will not be sent", left, _OF_IDS))
-    if plan.open_checks:
-        lines.append(("open checks", pluralize(len(plan.open_checks), "check"), "accepted as found"))
+    if points := open_points(plan, begun=applied is not None):
+        lines.append(("things to check", f"{len(points):,}", "accepted as found"))
     lines += [(f"accepted: {check}", reason, "") for check, reason in plan.accepted.items()]
     return SignOff(f"I approve that the plan with this digest is sent, and no other. {gone}", lines)
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from pipeline.plan.in_bucket import file_here
 from pipeline.plan.sealed.manifest import Plan
+from pipeline.report.open_points import open_points
 from pipeline.report.records import named
 from pipeline.report.registry import Brief, terminal_sections
 from pipeline.report.registry import Show as Section
@@ -91,7 +92,7 @@ def _framed(
 
     What was found gives way, from its end: it is in order of weight. A section that has a brief form takes that first.
     """
-    state, step = state_line(plan, status), again or step_after(plan, status, directory, **known)
+    state, step = state_line(plan, status, known.get("to") or ""), again or step_after(plan, status, directory, **known)
     report = Text(f"Report: {printable(file_here(directory, 'report.html'), COMMAND_CHARACTERS)}")
     room = MOST_LINES - _height(console, state, report, Text(f"Next: {step.sentence}"), Text(f"  {step.command}"))
     console.print(state)
@@ -127,13 +128,14 @@ def _height(console: Console, *lines: Text) -> int:
     return sum(max(len(line.wrap(console, console.width)), -(-cell_len(line.plain) // console.width)) for line in lines)
 
 
-def state_line(plan: Plan, status: PlanStatus) -> Text:
-    """The state of a plan; green only if nothing is lost, refused or open."""
+def state_line(plan: Plan, status: PlanStatus, to: str = "") -> Text:
+    """The state of a plan; green only if nothing is lost, refused or open. `to` is the address to send to, if known."""
     results, totals = status.results, status.totals
     refused = results.rehearsal.events.refused if results.rehearsal is not None else 0
-    to = status.summary.history.to if status.summary.history is not None else ""
-    words = state_in_words(status.state, totals.refused, len(plan.open_checks), to)
-    return Text(f"State: {words}", style=_STYLES[mood_of(plan, status.state, refused)])
+    begun = status.summary.history
+    checks = len(open_points(plan, to, begun=begun is not None))
+    words = state_in_words(status.state, totals.refused, checks, begun.to if begun is not None else "")
+    return Text(f"State: {words}", style=_STYLES[mood_of(plan, status.state, refused, checks)])
 
 
 def show_apply(console: Console, result: ApplyResult) -> None:
