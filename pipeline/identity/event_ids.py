@@ -98,11 +98,9 @@ def write_event_ids(database: Database, events: str, path: Path, *, floats: bool
 
 def write_sent_ids(database: Database, hashes: Iterable[NDArray[np.uint64]], path: Path) -> EventIds:
     """Write ids without events, given by their hashes, each any number of times."""
-    from pipeline.identity.database import hashes_column  # loads Arrow
-
     database.run("CREATE TABLE sent_ids (person UBIGINT)")
     for some in hashes:
-        database.append("sent_ids", {"person": hashes_column(some)})
+        database.append("sent_ids", {"person": some})
     _write(database, "SELECT DISTINCT person FROM sent_ids ORDER BY person", path)
     database.drop("sent_ids")
     return EventIds(path)

@@ -152,8 +152,7 @@ def _aggregated_pairs(observed: ObservedPairs) -> Iterator[WindowPair]:
         "SELECT anonymous, owner, bit_or(kinds) AS kinds, min(first) AS first FROM observed"
         " GROUP BY anonymous, owner ORDER BY anonymous, owner"
     )
-    for batch in observed.database.stream(sql):
-        yield from map(WindowPair, *(batch.column(name).to_pylist() for name in batch.schema.names))
+    return (WindowPair(*row) for row in observed.database.tuples(sql))
 
 
 def _has_placeholder(pair: WindowPair) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pipeline.identity.database import Database, file_at, files_in, numbers, texts
+from pipeline.identity.database import Database, file_at, files_in
 from pipeline.plan.blocks import read_blocks
 from pipeline.plan.canary.strata import EACH, Stratum
 from pipeline.plan.requests.query import MEMORY
@@ -104,8 +104,7 @@ def add_rules(database: Database, directory: Directory, paths: Sequence[str], fo
     if not rows:
         return
     database.run("CREATE TABLE rules (block BIGINT, row BIGINT, rule VARCHAR)")
-    blocks, places, rules = zip(*rows, strict=True)
-    database.append("rules", {"block": numbers(blocks), "row": numbers(places), "rule": texts(rules)})
+    database.insert("rules", rows)
     query = "SELECT rule, distinct_id FROM events JOIN rules USING (block, row) ORDER BY rule, block, row, position"
     for rule, distinct_id in database.rows(query):
         stratum = Stratum("rule", rule)
@@ -116,7 +115,7 @@ def add_rules(database: Database, directory: Directory, paths: Sequence[str], fo
 def find_events(database: Database, owners: Mapping[str, int]) -> dict[int, OwnEvents]:
     """The events of these ids, by the number of their person; the table `theirs` has their places."""
     database.run("CREATE TABLE ids (distinct_id VARCHAR, owner BIGINT)")
-    database.append("ids", {"distinct_id": texts(list(owners)), "owner": numbers(list(owners.values()))})
+    database.insert("ids", owners.items())
     database.run(
         "CREATE TABLE theirs AS SELECT owner, block, row, position, name, year, distinct_id"
         " FROM events JOIN ids USING (distinct_id)"
