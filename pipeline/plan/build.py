@@ -39,7 +39,6 @@ from pipeline.plan.sealed.manifest import EventCounts, PartSeal, PeopleSeal, Pla
 from pipeline.plan.settled import CODES, Settled
 from pipeline.plan.settled_events import SettledEvents
 from pipeline.plan.statistics.activity import find_activity
-from pipeline.plan.statistics.activity_facts import activity_facts, limits_of
 from pipeline.plan.statistics.daily_counts import DailyCounts, day_name, sorted_counts
 from pipeline.plan.statistics.drift import examine
 from pipeline.plan.statistics.history import HistoryBuilder
@@ -219,7 +218,7 @@ class _PlanBuilder:
         """Count the events to send."""
         self.events, self.first, self.last = daily.events, daily.first, daily.last
         self.hours = HourHistory(self.config.options.zones, *daily.quarters())
-        self.activity = find_activity(tables, limits_of(self.request.thresholds))
+        self.activity = find_activity(tables, self.request.thresholds)
         if self.request.document is not None:
             self.sample = choose_pairs(tables, self.request.thresholds.pairs)
 
@@ -334,7 +333,7 @@ class _PlanBuilder:
                 },
                 history=self.history.history(),
                 hours=self.hours,
-                activity=activity_facts(self.activity, self.source_examples),
+                activity=self.activity,
                 paths=[part.path for part in self.config.parts],
                 unread=request.source.unread,
                 thresholds=request.thresholds,

@@ -67,7 +67,9 @@ Canonical: TypeAlias = Callable[
 what the fact at each place says in one canonical spelling, in the shape (n, 2)."""
 
 _TWICE = "CREATE TABLE twice AS SELECT xor(hi, lo) AS folded FROM facts GROUP BY folded HAVING count(*) > 1"
-_COPIES = "CREATE TABLE copies AS SELECT facts.* EXCLUDE same FROM facts SEMI JOIN twice ON xor(hi, lo) = folded"
+_COPIES = """
+CREATE TABLE copies AS SELECT facts.* EXCLUDE (same, distinct_id) FROM facts SEMI JOIN twice ON xor(hi, lo) = folded
+"""
 _CANONICAL = "CREATE TABLE canonical (place UBIGINT, said_hi UBIGINT, said_lo UBIGINT)"
 _TIED = """
 CREATE TABLE tied AS

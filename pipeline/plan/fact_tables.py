@@ -25,8 +25,8 @@ _EARLIEST = 1 << 62
 """If the row received earliest counts, `received` is this minus the receive time; 0 still means no receive time."""
 _FACTS = """
 CREATE VIEW facts AS
-SELECT block, row, position, row_events, kind = 'event' AS event, name, person, time, {received} AS received, hi, lo,
-    keyless, content_hi, content_lo, same, block * 1099511627776::UBIGINT + row * 65536::UBIGINT + position AS place
+SELECT block, row, position, row_events, kind = 'event' AS event, name, distinct_id, person, time,
+    {received} AS received, hi, lo, keyless, content_hi, content_lo, same, block * 1099511627776::UBIGINT + row * 65536::UBIGINT + position AS place
 FROM {files}
 """
 _DECIDED = """
