@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import shutil
-from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 
@@ -41,7 +40,7 @@ from pipeline.plan.settled_events import SettledEvents
 from pipeline.plan.statistics.activity import find_activity
 from pipeline.plan.statistics.daily_counts import DailyCounts, day_name, sorted_counts
 from pipeline.plan.statistics.drift import examine
-from pipeline.plan.statistics.history import HistoryBuilder
+from pipeline.plan.statistics.history import read_history
 from pipeline.plan.statistics.hour_profile import clock_in_words
 from pipeline.plan.statistics.hours import HourHistory
 from pipeline.plan.statistics.unmatched import MissingReferences, ReferenceUsage
@@ -97,7 +96,6 @@ class _PlanBuilder:
         self.duplicates = Deduplication(request, self.source, self.settled)
         self.source_examples = SourceExamples(self.directory, paths)
         self.files = dict(request.files)
-        self.history = HistoryBuilder()
         self.tables: FactTables | None = None
         self.sample: PairSample | None = None
 
@@ -121,7 +119,8 @@ class _PlanBuilder:
             if self.duplicates.other_copies and self.people.has_effects:
                 self.people.leave_out(self.duplicates.without_effect())
             people = self.resolve()
-            names = self.write_daily_counts(daily)
+            self.write_daily_counts(daily)
+            self.history = read_history(self.tables)
             self.show_replaced()
             counted = zip(self.source.parts, self.config.parts, digests.of_unchanged(self.step), strict=True)
             parts = [counts.seal(part, digest) for counts, part, digest in counted]
@@ -130,7 +129,7 @@ class _PlanBuilder:
             self.choose_canary(people)
             self.write_requests(people)
         self.step("done; running the checks", self.source.events, self.source.events)
-        plan = seal(self.manifest(parts, people, names))
+        plan = seal(self.manifest(parts, people))
         save(self.directory, plan)
         return plan
 
@@ -222,17 +221,12 @@ class _PlanBuilder:
         if self.request.document is not None:
             self.sample = choose_pairs(tables, self.request.thresholds.pairs)
 
-    def write_daily_counts(self, daily: DailyCounts) -> Counter[str]:
-        """Write cells.jsonl. Returns how many events of each name are sent."""
-        names: Counter[str] = Counter()
+    def write_daily_counts(self, daily: DailyCounts) -> None:
+        """Write cells.jsonl."""
         with LinesWriter(self.directory.cells) as writer:
             for event, day, outcome, count in daily.cells():
                 writer.write({"event": event, "day": day_name(day), "outcome": outcome, "count": count})
-                if outcome == "mapped":
-                    names[event] += count
-                    self.history.add(event, day, count)
             self.files["cells.jsonl"] = writer.close()
-        return names
 
     def other_tool(self) -> str:
         """The mapping that recognises the rows; "" if it is the plan's own mapping, or if none does."""
@@ -286,7 +280,7 @@ class _PlanBuilder:
 
     # -- check and seal ------------------------------------------------------------------------------
 
-    def manifest(self, parts: list[PartSeal], people: PeopleSeal, names: Counter[str]) -> Plan:
+    def manifest(self, parts: list[PartSeal], people: PeopleSeal) -> Plan:
         """The plan, not yet sealed."""
         source, request, options = self.source, self.request, self.config.options
         rows = RowCounts(
@@ -331,7 +325,7 @@ class _PlanBuilder:
                     for number, part in enumerate(parts)
                     if self.duplicates.copies[number]
                 },
-                history=self.history.history(),
+                history=self.history,
                 hours=self.hours,
                 activity=self.activity,
                 paths=[part.path for part in self.config.parts],
@@ -363,7 +357,7 @@ class _PlanBuilder:
             warnings=sorted_counts(source.warnings),
             examples=dict(sorted(source.examples.items())),
             gates=findings,
-            names=sorted_counts(names),
+            names=sorted_counts({name: span.events for name, span in self.history.spans.items()}),
             hours=self.hours.seal(clock_in_words(self.hours, zone.zone)),
             zone_evidence=list(zone.months),
             mapping=request.mapping,

@@ -26,7 +26,8 @@ _EARLIEST = 1 << 62
 _FACTS = """
 CREATE VIEW facts AS
 SELECT block, row, position, row_events, kind = 'event' AS event, name, distinct_id, person, time,
-    {received} AS received, hi, lo, keyless, content_hi, content_lo, same, block * 1099511627776::UBIGINT + row * 65536::UBIGINT + position AS place
+    {received} AS received, hi, lo, keyless, content_hi, content_lo, same,
+    block * 1099511627776::UBIGINT + row * 65536::UBIGINT + position AS place
 FROM {files}
 """
 _DECIDED = """
