@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -37,10 +36,11 @@ from pipeline.identity.event_ids import (
     write_sent_ids,
 )
 from pipeline.identity.groups import GroupCounts, group_updates
+from pipeline.identity.identities import Identities
 from pipeline.identity.last_values import last_values_in
-from pipeline.identity.no_identities import NoIdentities
-from pipeline.identity.observed_pairs import ObservedPairs
+from pipeline.identity.observed_pairs import EarlierLink, ObservedPairs, add_pair_file
 from pipeline.identity.persons import PersonCounts, Wanted, initial_persons
+from pipeline.identity.resolve import resolve
 from pipeline.identity.settings import choose_types, parse_policy
 from pipeline.identity.summary import MergeSummary
 from pipeline.plan.profiles import ProfileTask, Updates, fitting, profiles_of, write_profiles
@@ -63,11 +63,6 @@ from pipeline.validator.rules import ValidationContext
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from pipeline.identity.identities import Identities
-    from pipeline.identity.observed_pairs import EarlierLink
-
-    Resolved = Identities | NoIdentities
 
 MAX_NAMES = 200
 """A plan lists this many property names: the most frequent ones."""
@@ -176,8 +171,6 @@ class PeopleBuilder:
         otherwise the service promotes them. `warnings` receives counts by code, and `files` the digests of the tables.
         """
         if self._inputs.pair_file is not None:
-            from pipeline.identity.observed_pairs import add_pair_file
-
             add_pair_file(self._observed, self._inputs.pair_file)
         series = self._series
         if series is not None:
@@ -191,7 +184,10 @@ class PeopleBuilder:
             earlier = () if series is None else series.ids.sightings(hashed)
             return find_activity(hashed, order, chain(ids.chunks(), earlier))
 
-        with self._resolved(activity_of) as resolved:
+        with resolve(
+            self._observed, activity_of, self._directory.scratch,
+            most=self._options.max_ids_per_person, earlier=self._inputs.earlier, per_event=self._rules.per_event,
+        ) as resolved:  # fmt: skip
             merges = self._seal_identities(resolved, warnings, files)
             profiles = self._seal_profiles(resolved, ids, files)
             counts = PersonCounts()
@@ -207,22 +203,9 @@ class PeopleBuilder:
             judge(resolved.person_numbers)
         return PeopleSeal(merges, groups, persons, profiles)
 
-    def _resolved(
-        self, activity_of: Callable[[NDArray[np.uint64], NDArray[np.int32]], IdActivity]
-    ) -> AbstractContextManager[Resolved]:
-        if "_observed" not in vars(self) and not self._inputs.follows:
-            return nullcontext(NoIdentities())
-        from pipeline.identity.resolve import resolve
-
-        most, earlier = self._options.max_ids_per_person, self._inputs.earlier
-        return resolve(
-            self._observed, activity_of, self._directory.scratch,
-            most=most, earlier=earlier, per_event=self._rules.per_event,
-        )  # fmt: skip
-
     # -- one table each ------------------------------------------------------------------------------
 
-    def _seal_identities(self, identities: Resolved, warnings: Counter[str], files: dict[str, str]) -> MergeSummary:
+    def _seal_identities(self, identities: Identities, warnings: Counter[str], files: dict[str, str]) -> MergeSummary:
         with LinesWriter(self._directory.identities) as writer:
             links = identities.links(self._mapper.hasher, self._options.as_of)
             if self._settled is not None:
@@ -237,7 +220,7 @@ class PeopleBuilder:
         identities.release()
         return summary
 
-    def _initials(self, identities: Resolved, counts: PersonCounts) -> Iterator[SealedPerson]:
+    def _initials(self, identities: Identities, counts: PersonCounts) -> Iterator[SealedPerson]:
         """Properties to set once on persons before all events. An event belongs to the person of its id."""
         finals = last_values_in(self._updates(identities, promoted=True))
         policy = parse_policy(self._options.profile_policy)
@@ -274,7 +257,7 @@ class PeopleBuilder:
         sealed = GroupsSeal(count, counts.properties, shown, dict(sorted(counts.left_out.items())))
         return sealed, writer.count - count
 
-    def _seal_profiles(self, identities: Resolved, ids: EventIds, files: dict[str, str]) -> ProfilesSeal:
+    def _seal_profiles(self, identities: Identities, ids: EventIds, files: dict[str, str]) -> ProfilesSeal:
         """Count who is identified. The table is kept only with `--persons identified`."""
         chosen = self._options.persons == "identified"
         path = self._directory.identified if chosen else self._directory.scratch / "identified.bin"
@@ -299,7 +282,7 @@ class PeopleBuilder:
 
     def _seal_persons(
         self,
-        identities: Resolved,
+        identities: Identities,
         counts: PersonCounts,
         warnings: Counter[str],
         files: dict[str, str],
@@ -332,7 +315,7 @@ class PeopleBuilder:
             examples=counts.examples or msgspec.UNSET,
         )
 
-    def _updates(self, identities: Resolved, *, promoted: bool) -> Iterator[pa.RecordBatch]:
+    def _updates(self, identities: Identities, *, promoted: bool) -> Iterator[pa.RecordBatch]:
         moves = identities.owners if identities.moves else None
         return self._statements.person_updates(moves, promoted=promoted)
 

@@ -23,7 +23,6 @@ from pipeline.extractors.file_rules import FileRules
 from pipeline.id_hash import hash_id
 from pipeline.identity.event_ids import count_without_events, looks_like_float, write_sent_ids
 from pipeline.identity.kinds import FLOAT as FLOAT_FLAG
-from pipeline.identity.no_identities import NoIdentities
 from pipeline.identity.observed_pairs import ObservedPairs
 from pipeline.models import Note, PersonUpdate
 from pipeline.options import PlanOptions
@@ -89,8 +88,9 @@ def test_ids_are_found_wherever_they_are(files: list[list[tuple[str, str | None,
         large |= {one for one in every if "e+1" in one and one[-2:] >= "16"}
         counts = found.floats(profiled)
         expected = (len(written), len(written & (events | profiles)), len(large))
-        alone = NoIdentities()
-        assert count_without_events(found, profiled, alone.person_numbers, alone.persons) == len(profiles - events)
+        assert count_without_events(found, profiled, lambda ids: np.full(len(ids), -1, np.int32), 0) == len(
+            profiles - events
+        )
         assert (counts[:3] if counts else (0, 0, 0)) == expected
         without_places = [
             [(*row[:3], *row[4:]) for some in made for row in some.tolist()]
