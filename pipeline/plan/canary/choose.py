@@ -19,11 +19,12 @@ from pipeline.identity.database import Database
 from pipeline.plan.canary.lines import Hashes, SealedLines, group_hash
 from pipeline.plan.canary.people import (
     Candidates,
+    Line,
     NamedEvents,
-    OwnEvents,
+    Person,
+    add_events,
     add_rules,
     find_candidates,
-    find_events,
     opened,
 )
 from pipeline.plan.canary.strata import Stratum, in_order
@@ -33,8 +34,6 @@ from pipeline.plan.sealed.facts import Canary, LargePerson
 LARGE_SHARE, LEAST_LARGE = 10, 10
 """A person with more than this part of a sample is large, or one with this many events in a small sample."""
 MOST_NOT_SHOWN = 20
-Line = tuple[str, int]
-"""A phase, and the number of a line in its sealed file, from 0."""
 
 
 class ChosenCanary(NamedTuple):
@@ -43,21 +42,6 @@ class ChosenCanary(NamedTuple):
     seal: Canary
     ids: Hashes
     lines: Mapping[str, list[int]]
-
-
-class Person(msgspec.Struct):
-    """Everything about one person: its number, one of its ids, its events, its lines, and what all of these show."""
-
-    number: int
-    name: str
-    events: int = 0
-    lines: list[Line] = msgspec.field(default_factory=list)
-    strata: set[Stratum] = msgspec.field(default_factory=set)
-
-    @property
-    def size(self) -> int:
-        """How much is sent for the person, without groups."""
-        return self.events + len(self.lines)
 
 
 class _Ids(NamedTuple):
@@ -128,8 +112,7 @@ def _people(database: Database, lines: SealedLines, candidates: Candidates, most
     order = np.argsort(hashes, kind="stable")
     numbers = np.fromiter(of_id.values(), np.int64, len(of_id))
     ids = _Ids(hashes[order], numbers[order], {text: of_id[text] for text in texts})
-    for index, events in find_events(database, of_id).items():
-        _add_events(persons[index], events)
+    add_events(database, of_id, persons)
     for phase, whose in lines.whose.items():
         own = np.flatnonzero(np.isin(whose, ids.hashes))
         of_person = ids.persons[np.searchsorted(ids.hashes, whose[own])]
@@ -140,11 +123,6 @@ def _people(database: Database, lines: SealedLines, candidates: Candidates, most
             if not too_many[index]:
                 persons[index].lines.append((phase, line))
     return persons, ids
-
-
-def _add_events(person: Person, own: OwnEvents) -> None:
-    person.name, person.events = own.name, own.events
-    person.strata |= own.strata
 
 
 def _hashes(ids: Sequence[str]) -> Hashes:

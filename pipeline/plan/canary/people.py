@@ -20,6 +20,8 @@ from pipeline.plan.samples.source_pairs import SourcePair
 from pipeline.plan.sealed.directory import Directory, read_lines
 from pipeline.transform.staged import events_file, unstage
 
+Line = tuple[str, int]
+"""A phase, and the number of a line in its sealed file, from 0."""
 MOST_STRATA = 4_096
 """At most this many event names in a year, those with the smallest digests: a sample does not show more."""
 _OF_FEW, _OF_MANY = 64, 16
@@ -40,28 +42,29 @@ class Candidates(NamedTuple):
     more: bool
 
 
-class OwnEvents(msgspec.Struct):
-    """The events of one person: how many, the first of its ids, and what they show."""
+class Person(msgspec.Struct):
+    """Everything about one person: its number, one of its ids, its events, its lines, and what all of these show."""
 
+    number: int
+    name: str
     events: int = 0
-    name: str = ""
+    lines: list[Line] = msgspec.field(default_factory=list)
     strata: set[Stratum] = msgspec.field(default_factory=set)
+
+    @property
+    def size(self) -> int:
+        """How much is sent for the person, without groups."""
+        return self.events + len(self.lines)
 
 
 @contextmanager
 def opened(directory: Directory) -> Iterator[Database]:
     """A database with the view `events` of what is sent in the phase events."""
-    facts = files_in(directory.block_facts)
-    if not any(directory.block_facts.glob("*.parquet")):
-        facts = (
-            "(SELECT 0 AS block, 0 AS row, 0 AS position, '' AS kind, '' AS name, '' AS distinct_id, 0 AS person,"
-            " 0 AS time, 0 AS content_lo WHERE false)"
-        )
     copies = _COPIES.format(file=file_at(directory.copies))
     with Database(directory.scratch, memory=MEMORY, threads=2) as database:
         database.run(
             "CREATE VIEW events AS SELECT block, row, position, name, distinct_id, person, content_lo,"
-            f" year(make_timestamp(CAST(time AS BIGINT))) AS year FROM {facts} AS facts"
+            f" year(make_timestamp(CAST(time AS BIGINT))) AS year FROM {files_in(directory.block_facts)} AS facts"
             f" ANTI JOIN ({copies}) USING (block, row, position) WHERE kind = 'event'"
         )
         yield database
@@ -112,25 +115,24 @@ def add_rules(database: Database, directory: Directory, paths: Sequence[str], fo
         found.ids.setdefault(stratum, []).append(distinct_id)
 
 
-def find_events(database: Database, owners: Mapping[str, int]) -> dict[int, OwnEvents]:
-    """The events of these ids, by the number of their person; the table `theirs` has their places."""
+def add_events(database: Database, owners: Mapping[str, int], persons: Sequence[Person]) -> None:
+    """Add the events of these ids to their people, who are given by number; the table `theirs` has their places. A
+    person's name becomes the first of its ids that has events."""
     database.run("CREATE TABLE ids (distinct_id VARCHAR, owner BIGINT)")
     database.insert("ids", owners.items())
     database.run(
         "CREATE TABLE theirs AS SELECT owner, block, row, position, name, year, distinct_id"
         " FROM events JOIN ids USING (distinct_id)"
     )
-    found: dict[int, OwnEvents] = {}
     query = (
         "SELECT owner, name, year, count(*), min(distinct_id) FROM theirs GROUP BY owner, name, year"
         " ORDER BY owner, name, year"
     )
     for owner, name, year, events, distinct_id in database.rows(query):
-        own = found.setdefault(owner, OwnEvents(name=distinct_id))
+        own = persons[owner]
+        own.name = min(own.name, distinct_id) if own.events else distinct_id
         own.events += events
-        own.name = min(own.name, distinct_id)
         own.strata.add(Stratum("event", name, str(year)))
-    return found
 
 
 class NamedEvents:
