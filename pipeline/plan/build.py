@@ -124,9 +124,9 @@ class _PlanBuilder:
             self.show_replaced()
             counted = zip(self.source.parts, self.config.parts, digests.of_unchanged(self.step), strict=True)
             parts = [counts.seal(part, digest) for counts, part, digest in counted]
-            self.tables.close()
             self.pairs = self.source_pairs()
-            self.choose_canary(people)
+            self.choose_canary(self.tables, people)
+            self.tables.close()
             self.write_requests(people)
         self.step("done; running the checks", self.source.events, self.source.events)
         plan = seal(self.manifest(parts, people))
@@ -163,12 +163,12 @@ class _PlanBuilder:
         plan = RequestPlan(self.config, encoder, self.events, ordered, self.ids, self.canary)
         write_requests(self.directory, plan, self.request.engine, self.files, self.step)
 
-    def choose_canary(self, people: PeopleSeal) -> None:
+    def choose_canary(self, tables: FactTables, people: PeopleSeal) -> None:
         """Choose the sample that can be sent before the rest, and put its lines first."""
         self.canary: ChosenCanary | None = None
         if self.request.thresholds.canary and sum(self.phases(people).values()):
             paths = [part.path for part in self.config.parts]
-            self.canary = choose_canary(self.directory, self.request.thresholds.canary, paths)
+            self.canary = choose_canary(tables, self.directory, self.request.thresholds.canary, paths)
             put_first(self.directory, self.canary.lines, self.files)
 
     def phases(self, people: PeopleSeal) -> dict[str, int]:

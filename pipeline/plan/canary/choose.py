@@ -25,9 +25,9 @@ from pipeline.plan.canary.people import (
     add_events,
     add_rules,
     find_candidates,
-    opened,
 )
 from pipeline.plan.canary.strata import Stratum, in_order
+from pipeline.plan.fact_tables import FactTables
 from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory
 from pipeline.plan.sealed.facts import Canary, LargePerson
 
@@ -53,26 +53,25 @@ class _Ids(NamedTuple):
     number: dict[str, int]
 
 
-def choose_canary(directory: Directory, most: int, paths: Sequence[str]) -> ChosenCanary:
+def choose_canary(tables: FactTables, directory: Directory, most: int, paths: Sequence[str]) -> ChosenCanary:
     """The sample of at most `most` events; empty if every person has more. `paths` are the paths of the files read."""
     large = max(most // LARGE_SHARE, LEAST_LARGE)
     lines = SealedLines(directory)
-    with opened(directory) as database:
-        candidates = find_candidates(database, most, large)
-        add_rules(database, directory, paths, candidates)
-        candidates.events.update(lines.strata)
-        candidates.ids.update(lines.candidates)
-        persons, ids = _people(database, lines, candidates, most)
-        first = [("groups", number) for number in lines.first_groups]
-        choice = _Choice(most, first, _groups_reader(database, directory, lines))
-        strata = in_order(candidates.events)
-        shows = {stratum: _of(persons, ids, candidates.ids[stratum]) for stratum in strata}
-        for stratum, some in shows.items():
-            for person in some:
-                person.strata.add(stratum)
-        named = _choose(choice, shows, large)
-        chosen = [person.number for person in choice.chosen]
-        least = 0 if chosen else len(first) + min((one.size for one in persons), default=0) or _least(database)
+    candidates = find_candidates(tables, most, large)
+    add_rules(tables, directory, paths, candidates)
+    candidates.events.update(lines.strata)
+    candidates.ids.update(lines.candidates)
+    persons, ids = _people(tables, lines, candidates, most)
+    first = [("groups", number) for number in lines.first_groups]
+    choice = _Choice(most, first, _groups_reader(tables, directory, lines))
+    strata = in_order(candidates.events)
+    shows = {stratum: _of(persons, ids, candidates.ids[stratum]) for stratum in strata}
+    for stratum, some in shows.items():
+        for person in some:
+            person.strata.add(stratum)
+    named = _choose(choice, shows, large)
+    chosen = [person.number for person in choice.chosen]
+    least = 0 if chosen else len(first) + min((one.size for one in persons), default=0) or _least(tables)
     not_shown = [stratum for stratum in shows if stratum not in choice.shown]
     by_phase: dict[str, list[int]] = {}
     for phase, number in sorted(choice.lines if chosen else ()):

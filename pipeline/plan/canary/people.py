@@ -1,4 +1,4 @@
-"""Queries over the facts of the blocks: people who show a stratum, and all events of some people.
+"""Queries over the events that are sent (`fact_tables`): people who show a stratum, and all events of some people.
 
 Candidates are the people of the events with the smallest digests, so they depend neither on workers nor on the
 order of files. People with few events come first.
@@ -7,15 +7,13 @@ order of files. People with few events come first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
 
-from pipeline.identity.database import Database, file_at, files_in
+from pipeline.identity.database import Database
 from pipeline.plan.blocks import read_blocks
 from pipeline.plan.canary.strata import EACH, Stratum
-from pipeline.plan.requests.query import MEMORY
 from pipeline.plan.samples.source_pairs import SourcePair
 from pipeline.plan.sealed.directory import Directory, read_lines
 from pipeline.transform.staged import events_file, unstage
@@ -27,11 +25,6 @@ MOST_STRATA = 4_096
 _OF_FEW, _OF_MANY = 64, 16
 """In each stratum, the people of this many events are candidates: events of people with few events, and of people with
 many."""
-_COPIES = (
-    "SELECT CAST(block[2:] AS UINTEGER) AS block, row, position FROM read_csv({file}, header = false, delim = ',',"
-    " quote = '', escape = '', auto_detect = false, columns = {{'block': 'VARCHAR', 'row': 'UINTEGER',"
-    " 'position': 'USMALLINT', 'ordinal': 'BIGINT', 'code': 'VARCHAR'}}) WHERE code <> '\"\"]'"
-)
 
 
 class Candidates(NamedTuple):
@@ -57,22 +50,13 @@ class Person(msgspec.Struct):
         return self.events + len(self.lines)
 
 
-@contextmanager
-def opened(directory: Directory) -> Iterator[Database]:
-    """A database with the view `events` of what is sent in the phase events."""
-    copies = _COPIES.format(file=file_at(directory.copies))
-    with Database(directory.scratch, memory=MEMORY, threads=2) as database:
-        database.run(
-            "CREATE VIEW events AS SELECT block, row, position, name, distinct_id, person, content_lo,"
-            f" year(make_timestamp(CAST(time AS BIGINT))) AS year FROM {files_in(directory.block_facts)} AS facts"
-            f" ANTI JOIN ({copies}) USING (block, row, position) WHERE kind = 'event'"
-        )
-        yield database
-
-
 def find_candidates(database: Database, most: int, large: int) -> Candidates:
     """The event names in a year, each with ids of people who have at most `most` events; people with more than `large`
     come last."""
+    database.run(
+        "CREATE VIEW events AS SELECT block, row, position, name, distinct_id, person, content_lo,"
+        " year(make_timestamp(CAST(time AS BIGINT))) AS year FROM sent"
+    )
     database.run("CREATE TABLE strata AS SELECT name, year, count(*) AS events FROM events GROUP BY name, year")
     database.run(f"CREATE TABLE kept AS SELECT * FROM strata ORDER BY md5(name || year), name LIMIT {MOST_STRATA}")
     database.run(
