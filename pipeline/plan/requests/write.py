@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -77,8 +76,8 @@ def _line_requests(
     name = f"requests/{phase}.pack"
     number = line = 0
     of_canary = 0 if plan.canary is None else len(plan.canary.lines.get(phase, ()))
-    with BytesWriter(directory.path / name) as fragments:
-        for lines in _line_blocks(path, of_canary):
+    with path.open("rb") as file, BytesWriter(directory.path / name) as fragments:
+        for lines in _line_blocks(file, of_canary):
             events = [encode(one) for one in lines]
             for first, last in batch_ranges([len(event) for event in events], plan.config.limits):
                 text = b",".join(events[first : last + 1])
@@ -93,9 +92,9 @@ def _line_requests(
         files[name] = fragments.close()
 
 
-def _line_blocks(path: Path, of_canary: int) -> Iterator[list[bytes]]:
+def _line_blocks(file: Iterable[bytes], of_canary: int) -> Iterator[list[bytes]]:
     """The lines of a sealed file in blocks; the first lines, which belong to the canary, by themselves."""
-    for lines in line_blocks(path):
+    for lines in line_blocks(file):
         for some in (lines[:of_canary], lines[of_canary:]):
             if some:
                 yield some
