@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from pipeline.encoder.event import Encoder
 from pipeline.errors import BackcastError
-from pipeline.identity.event_ids import EVENTS_PER_MINUTE, EventIds, hot_ids
+from pipeline.identity.event_ids import EVENTS_PER_MINUTE
 from pipeline.identity.kinds import PLACE_SHIFT
 from pipeline.mapper.inspection.field_uses import FieldUses
 from pipeline.models import Step
@@ -133,34 +133,34 @@ class _PlanBuilder:
         save(self.directory, plan)
         return plan
 
-    def warn_of_hot_ids(self, ids: EventIds) -> None:
-        hot, events = hot_ids(ids), self.events
-        if hot is None or events <= EVENTS_PER_MINUTE:  # ids count duplicates too
+    def warn_of_hot_ids(self) -> None:
+        if not self.hot or self.events <= EVENTS_PER_MINUTE:  # ids count duplicates too
             return
-        self.source.warnings["hot_distinct_id"] = hot.ids
+        most = self.hot[0]
+        self.source.warnings["hot_distinct_id"] = len(self.hot)
         self.source.examples["hot_distinct_id"] = self.source_examples.at(
-            hot.block, hot.row,
-            f"{hot.events:,} of {events:,} events have the same id; sending them takes at least {hot.minutes:,}"
-            " minutes",
+            most.place >> PLACE_SHIFT, most.place & ((1 << PLACE_SHIFT) - 1),
+            f"{most.events:,} of {self.events:,} events have the same id; sending them takes at least"
+            f" {most.minutes:,} minutes",
         )  # fmt: skip
 
     # -- copies and identities -----------------------------------------------------------------------
 
     def resolve(self) -> PeopleSeal:
         """Decide on identities, groups and persons."""
-        self.ids = ids = self.people.find_ids()
-        self.warn_of_hot_ids(ids)
+        self.hot = self.people.find_hot_ids()
+        self.warn_of_hot_ids()
         promoted = self.config.options.promoted_properties == "final"
         if promoted:
             self.write_promoted()
         warnings, engine, judge = self.source.warnings, self.request.engine, self.duplicates.judge_strangers
-        return self.people.seal(ids, warnings, self.files, engine, promoted=promoted, judge=judge)
+        return self.people.seal(warnings, self.files, engine, promoted=promoted, judge=judge)
 
     def write_requests(self, people: PeopleSeal) -> None:
         """Make the requests, once everything is decided."""
         ordered = order_decides(people, self.source.warnings)
         encoder = Encoder(self.mapper.tool, self.config.options)
-        plan = RequestPlan(self.config, encoder, self.events, ordered, self.ids, self.canary)
+        plan = RequestPlan(self.config, encoder, self.events, ordered, self.hot, self.canary)
         write_requests(self.directory, plan, self.request.engine, self.files, self.step)
 
     def choose_canary(self, tables: FactTables, people: PeopleSeal) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.identity.database import Database, files_in, texts
-from pipeline.identity.event_ids import EventIds, float_records, write_event_ids
+from pipeline.identity.event_ids import add_event_ids, float_records
 from pipeline.identity.kinds import (
     ABSENT,
     FLOAT,
@@ -92,20 +92,18 @@ class Statements:
         self.database.insert("blocks", ((number, *block) for number, block in enumerate(blocks)))
         observed.add_rows(files_in(self._facts.with_name("pairs")))
 
-    def event_ids(self, path: Path, *, pairs: bool) -> EventIds:
-        """Write the ids of events to a file. `pairs`: pairs were added. Nothing can be left out afterwards."""
-        floats = self._find_floats(pairs=pairs)
+    def add_event_ids(self, *, pairs: bool) -> None:
+        """Make the table of the ids of events. `pairs`: pairs were added. Nothing can be left out afterwards."""
+        self._find_floats(pairs=pairs)
         events = (
             f'SELECT person, time, 1::BIGINT AS events, {_PLACE} AS place, (flags & {USER})::UINTEGER AS "user",'
             f" time AS last FROM {self._events()}"
         )
-        if floats:
-            events += f" UNION ALL SELECT person, {NEVER}, 0, place, flag::UINTEGER, -{NEVER} FROM floats"
-        return write_event_ids(self.database, events, path, floats=floats)
+        events += f" UNION ALL SELECT person, {NEVER}, 0, place, flag::UINTEGER, -{NEVER} FROM floats"
+        add_event_ids(self.database, events)
 
-    def _find_floats(self, *, pairs: bool) -> bool:
-        """Fill the table `floats` with the ids of events, pairs and profiles that went through floats. Returns whether
-        there are any."""
+    def _find_floats(self, *, pairs: bool) -> None:
+        """Fill the table `floats` with the ids of events, pairs and profiles that went through floats."""
         of = [f"SELECT distinct_id AS id, {_PLACE} AS place FROM {self._events()} WHERE flags & {FLOAT} <> 0"]
         if pairs:
             of += [f"SELECT {side}, place FROM paired" for side in ("anonymous", "owner")]
@@ -116,7 +114,6 @@ class Statements:
         self.database.insert("floats", float_records(self.database.tuples(sql)))
         if pairs:
             self.database.drop("paired")
-        return bool(self.database.number("SELECT count(*) FROM floats"))
 
     # -- updates -----------------------------------------------------------------------------------------
 
