@@ -7,24 +7,16 @@ per-event endpoint, is made here from their events.
 from __future__ import annotations
 
 import builtins
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from pipeline.encoder.encoded import UUID_LENGTH, spell_per_event, uuid_of
-from pipeline.fragment import Fragment, frame
+from pipeline.fragment import LEVEL, Fragment, codec, frame
 from pipeline.options import Limits
 
-try:
-    from isal import isal_zlib as _deflate
-except ImportError:  # pragma: no cover - a platform without isa-l
-    _deflate = zlib  # type: ignore[misc]
-
 _GZIP_WINDOW = 31
-_LEVEL = 1
-"""ISA-L's level 1 packs ten times faster than zlib's default, for 14 % more bytes (docs/know/performance.md#codecs)."""
 
 HARD_LIMIT = 9 * 1024 * 1024
 """No request is larger, whatever the options: the service's edge refuses 10 MiB
@@ -130,7 +122,8 @@ def pack(
     sizes = [len(event) for event in events]
     ranges = list(doubtful)
     for first, last in gaps(len(events), [*ended, *doubtful]):
-        cut = _ranges_within(sizes[first : last + 1], envelope, limits, most)
+        own = sizes[first : last + 1]
+        cut = batch_ranges(own, limits) if most is None else even_ranges(own, envelope, limits, most)
         ranges += [(first + begin, first + end) for begin, end in cut]
     for first, last in sorted(ranges):
         yield seal_batch(events[first : last + 1], first, envelope)
@@ -156,7 +149,7 @@ def seal_batch(events: Sequence[bytes], first: int, envelope: Envelope) -> Batch
 
 def unpack(body: bytes) -> list[bytes]:
     """The events of a gzipped request, byte for byte."""
-    return [bytes(event) for event in msgspec.json.decode(_deflate.decompress(body, _GZIP_WINDOW), type=_Request).batch]
+    return [bytes(event) for event in msgspec.json.decode(codec.decompress(body, _GZIP_WINDOW), type=_Request).batch]
 
 
 class _Request(msgspec.Struct):
@@ -186,11 +179,13 @@ def batch_ranges(sizes: Sequence[int], limits: Limits) -> Iterator[tuple[int, in
 
 
 def even_ranges(sizes: Sequence[int], envelope: Envelope, limits: Limits, most: int) -> list[tuple[int, int]]:
-    """`batch_ranges` into requests of at most `most` bytes: as few as possible, and of nearly equal size.
+    """`batch_ranges` into requests of at most `most` bytes, envelope included: as few as possible, of nearly equal
+    size.
 
     Filling each request to the limit would leave a small one over for every block.
     """
-    limits = _within(limits, envelope, most)
+    # `batch_ranges` also counts a comma after the last event, and leaves the same room for every envelope.
+    limits = replace(limits, batch_bytes=min(limits.batch_bytes, most + 1 - envelope.length + ENVELOPE_ROOM))
     found = list(batch_ranges(sizes, limits))
     low, high = max([sum(sizes) // len(found), *sizes]) if found else 0, most_bytes(limits)
     near = max(1, high // 100)
@@ -204,20 +199,6 @@ def even_ranges(sizes: Sequence[int], envelope: Envelope, limits: Limits, most: 
     return found
 
 
-def _ranges_within(
-    sizes: Sequence[int], envelope: Envelope, limits: Limits, most: int | None
-) -> Iterable[tuple[int, int]]:
-    return batch_ranges(sizes, limits) if most is None else even_ranges(sizes, envelope, limits, most)
-
-
-def _within(limits: Limits, envelope: Envelope, most: int | None) -> Limits:
-    """The limits with which requests have at most `most` bytes, envelope included."""
-    if most is None:
-        return limits
-    # `batch_ranges` also counts a comma after the last event, and leaves the same room for every envelope.
-    return replace(limits, batch_bytes=min(limits.batch_bytes, most + 1 - envelope.length + ENVELOPE_ROOM))
-
-
 def gzip_body(body: bytes) -> bytes:
     """The gzipped body, without a time in the header, so that it depends only on its bytes."""
-    return bytes(_deflate.compress(body, _LEVEL, _GZIP_WINDOW))
+    return bytes(codec.compress(body, LEVEL, _GZIP_WINDOW))

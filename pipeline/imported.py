@@ -20,6 +20,7 @@ from pipeline.local_service import LocalService
 from pipeline.management import ManagementClient
 from pipeline.options import VerifyOptions
 from pipeline.plan.sealed.contents import check_tables
+from pipeline.plan.sealed.phases import line_blocks
 from pipeline.targets import address_of, files_of
 from pipeline.verify.reconcile import Depth, verify
 
@@ -108,18 +109,11 @@ class _Line(NamedTuple):
 def _chunks(place: str) -> Iterator[tuple[_Line, list[bytes]]]:
     """The lines of all files, phase by phase and in chunks, with the place of the first line."""
     for path in files_to_import(place):
-        chunk: list[bytes] = []
-        size = first = 0
+        first = 1
         with storage.opened(path) as file:
-            for number, line in enumerate(file, 1):
-                first = first or number
-                chunk.append(line.rstrip(b"\r\n"))
-                size += len(line)
-                if len(chunk) == LINES or size >= BYTES:
-                    yield _Line(path, first), chunk
-                    chunk, size, first = [], 0, 0
-        if chunk:
-            yield _Line(path, first), chunk
+            for chunk in line_blocks(file, LINES, BYTES):
+                yield _Line(path, first), [line.rstrip(b"\r\n") for line in chunk]
+                first += len(chunk)
 
 
 def _send(destination: CaptureDestination, envelope: Envelope, place: _Line, lines: Sequence[bytes]) -> list[str]:

@@ -10,12 +10,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 import pipeline
-from pipeline.identity import identities
-from pipeline.identity.no_identities import NoIdentities
 from pipeline.local_service import LocalService
 from pipeline.mapper import registry
 from pipeline.mapper.language import loader, parsed
@@ -178,11 +175,3 @@ def test_the_index_is_for_the_files_and_the_code_that_it_was_written_with(
         parsed._index.cache_clear()
         assert parsed._entry(text) is None
         assert parsed.parse(text, "mixpanel.yaml").tool == "mixpanel"
-
-
-def test_the_table_without_a_row_is_what_arrow_writes(tmp_path: Path) -> None:
-    """`identities.parquet` of an export without pairs has the columns of any other."""
-    NoIdentities().write(tmp_path / "table", [])
-    table = pq.read_table(tmp_path / "table")
-    assert table.num_rows == 0
-    assert table.schema.equals(identities.SCHEMA)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-from pipeline.batcher import Batch, PerEventEnvelope, seal_batch
+from pipeline.batcher import PerEventEnvelope, seal_batch
 from pipeline.delivery.capture_v1 import PerEventDestination
-from pipeline.delivery.destination import Response, ResponseKind
+from pipeline.delivery.destination import ResponseKind
 from pipeline.delivery.retry import RetryPolicy, SendResult, send_with_retries
 from pipeline.delivery.stopping import gave_up
 from pipeline.delivery.throttle import RateController, Throttle
@@ -30,28 +30,19 @@ class Choice(NamedTuple):
     problem: BackcastError | None = None
 
 
-class EndpointQuestion:
+class EndpointQuestion(NamedTuple):
     """Asks the target whether it has the per-event endpoint, with the retries of a batch."""
 
-    def __init__(
-        self, destination: PerEventDestination, retry: RetryPolicy, interrupted: threading.Event, target_known: bool
-    ) -> None:
-        self.address = destination.address
-        self.retry = retry
-        self._destination = destination
-        self._interrupted = interrupted
-        self._throttle = Throttle(RateController(1), target_known=target_known)
-
-    def send(self, batch: Batch) -> Response:
-        return self._destination.ask(batch)
-
-    def close(self) -> None:
-        return
+    destination: PerEventDestination
+    retry: RetryPolicy
+    interrupted: threading.Event
+    target_known: bool
 
     def answer(self) -> SendResult:
         """The final answer, or the last one if the retry policy gave up."""
         empty = seal_batch([], 0, PerEventEnvelope(_NEVER_CREATED))
-        return send_with_retries(self, empty, self.retry, self._throttle, self._interrupted)
+        throttle = Throttle(RateController(1), target_known=self.target_known)
+        return send_with_retries(self.destination.ask, empty, self.retry, throttle, self.interrupted)
 
 
 def choose_transport(wanted: str, dialect: str, ledger: Ledger, question: EndpointQuestion | None) -> Choice:
@@ -85,7 +76,7 @@ def choose_transport(wanted: str, dialect: str, ledger: Ledger, question: Endpoi
             return _recorded(ledger, BATCH)
         case ResponseKind.STOP | ResponseKind.UNSENT:
             return Choice(BATCH)  # if this is a reason to stop, the first batch stops for it too
-    return Choice(BATCH, gave_up(question.address, asked, question.retry))
+    return Choice(BATCH, gave_up(question.destination.address, asked, question.retry))
 
 
 def _recorded(ledger: Ledger, transport: str) -> Choice:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 import msgspec
 
 from pipeline.batcher import Batch
-from pipeline.delivery.destination import Destination, Response, ResponseKind
+from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def last_result(state: RetryCallState) -> Any:
 
 
 def send_with_retries(
-    destination: Destination,
+    send: Callable[[Batch], Response],
     batch: Batch,
     retry: RetryPolicy,
     throttle: Throttle,
@@ -140,7 +140,7 @@ def send_with_retries(
             begun = True
             tries += 1
             at = datetime.now(UTC)
-            response = last = destination.send(batch if tries == 1 else replace(batch, attempt=tries))
+            response = last = send(batch if tries == 1 else replace(batch, attempt=tries))
         finally:
             throttle.leave(started, response)
         if not throttle.has_taken:

@@ -173,7 +173,7 @@ class Senders:
             return left.batch
 
         sent = send_with_retries(
-            self._destination, batch, self._send_limits.retry, self._throttle, self._stop.event,
+            self._destination.send, batch, self._send_limits.retry, self._throttle, self._stop.event,
             lambda tried: self._recorder.tried(left.rows, tried), lambda: self._recorder.begin(left.rows), divide,
         )  # fmt: skip
         answer = sent.response.kind

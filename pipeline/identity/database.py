@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 from array import array
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from pipeline import ctrl_c, out_of_memory
 MEMORY = "128MB"
 """DuckDB's own limit. The process grows by about 100 MB more, for Arrow batches and work in progress."""
 ROWS_AT_ONCE = 50_000
+_INTEGERS: dict[str, type[np.generic]] = {"BIGINT": np.int64, "UBIGINT": np.uint64, "UINTEGER": np.uint32}
 LARGE = 250_000
 """Dropping a larger table releases its memory at once, which takes a tenth of a second."""
 
@@ -63,14 +64,25 @@ class Database:
         self._connection.execute(sql)
 
     @ctrl_c.as_keyboard_interrupt()
-    def append(self, table: str, columns: Mapping[str, pa.Array]) -> None:
+    def append(self, table: str, columns: Mapping[str, pa.Array | NDArray[Any]]) -> None:
         """Add rows; the columns are in the table's order."""
-        incoming = pa.table(list(columns.values()), names=list(columns))
+        arrays = [numbers(one, one.dtype) if isinstance(one, np.ndarray) else one for one in columns.values()]
+        incoming = pa.table(arrays, names=list(columns))
         self._connection.register("incoming", incoming)
         try:
             self._connection.execute(f"INSERT INTO {table} SELECT * FROM incoming")
         finally:
             self._connection.unregister("incoming")
+
+    def insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Add rows of strings and integers, some at a time, to a table of VARCHAR and integer columns."""
+        remaining = iter(rows)
+        while some := list(islice(remaining, ROWS_AT_ONCE)):
+            kinds = [(name, str(kind)) for name, kind, *_ in self._connection.sql(f"FROM {table}").description]
+            self.append(table, {
+                name: texts(values) if kind == "VARCHAR" else numbers(values, _INTEGERS[kind])
+                for (name, kind), values in zip(kinds, zip(*some, strict=True), strict=True)
+            })  # fmt: skip
 
     @ctrl_c.as_keyboard_interrupt()
     def drop(self, table: str) -> None:
@@ -100,6 +112,16 @@ class Database:
         finally:
             cursor.close()
 
+    def tuples(self, sql: str, at_once: int = ROWS_AT_ONCE) -> Iterator[Any]:
+        """The rows of a large result, one by one."""
+        for batch in self.stream(sql, at_once):
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    def arrays(self, sql: str) -> Iterator[dict[str, NDArray[Any]]]:
+        """A large result of numbers without nulls, batch by batch, by column name."""
+        for batch in self.stream(sql):
+            yield {name: numbers_of(batch, name) for name in batch.schema.names}
+
 
 def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path) -> None:
     """Write batches to an Arrow file that `read_batches` reads back in order, one batch in memory at a time."""
@@ -125,7 +147,7 @@ def texts(values: Sequence[str]) -> pa.Array:
     return _buffered([value.encode() for value in values], pa.string())
 
 
-def numbers(values: Sequence[int] | NDArray[Any], kind: type[np.generic] = np.int64) -> pa.Array:
+def numbers(values: Sequence[int] | NDArray[Any], kind: type[np.generic] | np.dtype[Any] = np.int64) -> pa.Array:
     content = pa.py_buffer(np.ascontiguousarray(values, kind))
     return pa.Array.from_buffers(pa.from_numpy_dtype(np.dtype(kind)), len(values), [None, content])
 
@@ -134,10 +156,6 @@ def numbers_of(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
     """A numeric column without nulls, in its own type."""
     column = batch.column(name)
     return np.frombuffer(column.buffers()[1], str(column.type))[column.offset : column.offset + len(column)]
-
-
-def hashes_column(values: NDArray[np.uint64]) -> pa.Array:
-    return pa.Array.from_buffers(pa.uint64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def files_in(folder: Path, options: str = "") -> str:

@@ -15,16 +15,15 @@ profile or a merge has that integer, both records are found together.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, repeat
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.id_hash import hash_id
-from pipeline.identity.kinds import NEVER, PLACE_SHIFT
+from pipeline.identity.kinds import NEVER
 from pipeline.timestamps import DAY
 
 USER, SPLIT, ROUNDED = 1, 2, 4
@@ -34,17 +33,12 @@ _FLOAT = re.compile(r"(-?[0-9]+)\.0|-?[0-9](?:\.[0-9]+)?[eE]\+?([0-9]{2})")
 _EXACT = 1 << 53
 _DIGITS = 16
 """A double distinguishes all integers with fewer digits."""
-ID = np.dtype(
-    [("person", "<u8"), ("time", "<i8"), ("events", "<u8"), ("place", "<i8"), ("user", "<u4"), ("last", "<i8")]
-)
-"""One id: its xxh3-64 hash, µs UTC of its first event, its number of events (duplicates count), the place of its first
-event in the source (`pipeline.identity.kinds.PLACE_SHIFT`), the flags of `pipeline.identity.event_ids`, and µs UTC of
-its last event."""
+SIGHTING = np.dtype([("person", "<u8"), ("time", "<i8"), ("user", "<u4")])
+"""One id: its xxh3-64, the time of its first event in µs UTC, and whether an event names it as a user's (not 0)."""
 EVENTS_PER_MINUTE = 5_000
 """Above roughly this many events of one distinct_id per minute the service still takes events, but no longer updates
 the person and does not keep the order (docs/know/service.md#answers). Sending is much faster than the history was, so
 all events of an id can arrive within a minute; `apply --rate` slows it down."""
-AT_ONCE = 150_000
 _TWINS_AT_ONCE = 200_000
 
 
@@ -58,66 +52,67 @@ class FloatIds(NamedTuple):
     places: tuple[int, ...]
 
 
-class EventIds:
-    """The ids in a file at `path`, sorted by hash."""
+_IDS = """
+CREATE TABLE ids AS
+SELECT person, min(time) AS time, sum(events)::BIGINT AS events, min(place) AS place, bit_or("user") AS "user",
+    max(last) AS last
+FROM ({events}) GROUP BY person
+"""
+"""One id: its xxh3-64 hash, µs UTC of its first event, its number of events (duplicates count), the place of its first
+event in the source (`pipeline.identity.kinds.PLACE_SHIFT`), its flags, and µs UTC of its last event."""
+_SIGHTINGS = f"""
+SELECT person, time, ("user" & {USER})::UINTEGER AS "user" FROM ids WHERE events > 0 ORDER BY person
+"""
+_HOT = f"""
+SELECT person, events, place FROM ids WHERE events > {EVENTS_PER_MINUTE} ORDER BY events DESC, place
+"""
+_IDENTIFIED = f"""
+SELECT person FROM ids WHERE events > 0 AND "user" & {USER} != 0 UNION SELECT person FROM joined ORDER BY person
+"""
+_PROFILES = f"""
+SELECT count(*) FILTER (identified), count(*) FILTER (NOT identified), coalesce(sum(events) FILTER (identified), 0),
+    coalesce(sum(events) FILTER (NOT identified), 0), count(*) FILTER (once), coalesce(sum(events) FILTER (once), 0)
+FROM (
+    SELECT events, "user" & {USER} != 0 OR joined.person IS NOT NULL AS identified,
+        NOT identified AND time // {DAY} = last // {DAY} AS once
+    FROM ids LEFT JOIN joined USING (person) WHERE events > 0
+)
+"""
+_WHO = "coalesce(number::HUGEINT, -1 - person::HUGEINT) AS who"
+_NUMBERED = "LEFT JOIN (SELECT person, min(number) AS number FROM numbered GROUP BY person) USING (person)"
+_PEOPLE = f"""
+CREATE TABLE people AS
+SELECT {_WHO}, min(time // {DAY}) AS first, max(last // {DAY}) AS last, sum(events)::BIGINT AS events
+FROM ids {_NUMBERED} WHERE events > 0 GROUP BY who
+"""
+"""Who has events: all ids that identity resolution joins are one person."""
+_ONE_DAY = """
+SELECT count(*), count(*) FILTER (first = last), coalesce(sum(events) FILTER (first = last), 0)::BIGINT FROM people
+"""
+_WITHOUT = f"SELECT count(*) FROM (SELECT DISTINCT {_WHO} FROM sent_ids {_NUMBERED}) ANTI JOIN people USING (who)"
+_FLOATS = f"""
+SELECT count(*) FILTER (written), count(*) FILTER (split), count(*) FILTER (rounded), min(place) FILTER (written),
+    min(place) FILTER (split), min(place) FILTER (rounded)
+FROM (
+    SELECT place, "user" & {SPLIT} != 0 AS written, "user" & {ROUNDED} != 0 AS rounded,
+        written AND (events > 0 OR person IN (SELECT person FROM sent_ids)) AS split
+    FROM ids WHERE "user" & {SPLIT | ROUNDED} != 0
+)
+"""
 
-    def __init__(self, path: Path, at_once: int = AT_ONCE, floats: bool = False) -> None:
-        self._path = path
-        self._at_once = at_once
-        self._floats = floats
 
-    def chunks(self) -> Iterator[NDArray[np.void]]:
-        """The ID records that have events, sorted, in arrays of at most `at_once`; `user` is 1 for a user's id."""
-        for chunk in self._records():
-            if self._floats:
-                chunk = chunk[chunk["events"] > 0]
-                chunk["user"] &= USER
-            if len(chunk):
-                yield chunk
-
-    def floats(self, sent: EventIds) -> FloatIds | None:
-        """The ids that went through floats, or None. `sent` are the ids of profiles and merges."""
-        return count_floats(self._records(), _common(self._records(), sent.chunks())) if self._floats else None
-
-    def _records(self) -> Iterator[NDArray[np.void]]:
-        with self._path.open("rb") as file:
-            while len(chunk := np.fromfile(file, ID, self._at_once)):
-                yield chunk
+def add_event_ids(database: Database, events: str) -> None:
+    """Make the table `ids`. `events` is a query with its columns, each id any number of times."""
+    database.run(_IDS.format(events=events))
 
 
-def write_event_ids(database: Database, events: str, path: Path, *, floats: bool = False) -> EventIds:
-    """Write the table of ids to a file at `path`. `events` is a query with the columns of ID, each id any number of
-    times. `floats`: some records are about ids that went through floats."""
-    sql = (
-        "SELECT person, min(time) AS time, CAST(sum(events) AS UBIGINT) AS events, min(place) AS place,"
-        f' bit_or("user") AS "user", max(last) AS last FROM ({events}) GROUP BY person ORDER BY person'
-    )
-    _write(database, sql, path)
-    return EventIds(path, floats=floats)
-
-
-def write_sent_ids(database: Database, hashes: Iterable[NDArray[np.uint64]], path: Path) -> EventIds:
-    """Write ids without events, given by their hashes, each any number of times."""
-    from pipeline.identity.database import hashes_column  # loads Arrow
-
-    database.run("CREATE TABLE sent_ids (person UBIGINT)")
-    for some in hashes:
-        database.append("sent_ids", {"person": hashes_column(some)})
-    _write(database, "SELECT DISTINCT person FROM sent_ids ORDER BY person", path)
-    database.drop("sent_ids")
-    return EventIds(path)
-
-
-def _write(database: Database, sql: str, path: Path) -> None:
-    """Write a query's columns of ID; columns that the query lacks are 0."""
-    from pipeline.identity.database import numbers_of  # loads Arrow
-
-    with path.open("wb") as table:
-        for batch in database.stream(sql):
-            records = np.zeros(len(batch), ID)
-            for name in batch.schema.names:
-                records[name] = numbers_of(batch, name)
-            records.tofile(table)
+def sightings(database: Database) -> Iterator[NDArray[np.void]]:
+    """The SIGHTING records of the ids that have events, sorted by hash."""
+    for batch in database.arrays(_SIGHTINGS):
+        found = np.empty(len(batch["person"]), SIGHTING)
+        for name, values in batch.items():
+            found[name] = values
+        yield found
 
 
 class IdActivity(NamedTuple):
@@ -165,34 +160,22 @@ def find_activity(
     return IdActivity(earliest, users)
 
 
-class HotIds(NamedTuple):
-    """How many ids have more than EVENTS_PER_MINUTE events; and, for the id with the most, its number of events and the
-    block and row of its first event, from 0."""
+class HotId(NamedTuple):
+    """The hash of an id with more than EVENTS_PER_MINUTE events, its number of events, and the place of the first."""
 
-    ids: int
+    person: int
     events: int
-    block: int
-    row: int
+    place: int
 
     @property
     def minutes(self) -> int:
-        """The fewest minutes that the events of the largest id take at EVENTS_PER_MINUTE."""
+        """The fewest minutes that its events take at EVENTS_PER_MINUTE."""
         return -(-self.events // EVENTS_PER_MINUTE)
 
 
-def hot_ids(ids: EventIds) -> HotIds | None:
-    """The ids with more than EVENTS_PER_MINUTE events, or None. Duplicates count, too."""
-    count, most, place = 0, 0, 0
-    for some in ids.chunks():
-        hot = some[some["events"] > EVENTS_PER_MINUTE]
-        if not len(hot):
-            continue
-        count += len(hot)
-        first = hot[np.lexsort((hot["place"], -hot["events"].astype(np.int64)))[0]]
-        hottest = int(first["events"]), int(first["place"])
-        if (-hottest[0], hottest[1]) < (-most, place):
-            most, place = hottest
-    return HotIds(count, most, place >> PLACE_SHIFT, place & ((1 << PLACE_SHIFT) - 1)) if count else None
+def hot_ids(database: Database) -> list[HotId]:
+    """The ids with more than EVENTS_PER_MINUTE events, those with the most first. Duplicates count, too."""
+    return [HotId(*one) for one in database.rows(_HOT)]
 
 
 class ProfileCounts(NamedTuple):
@@ -207,56 +190,18 @@ class ProfileCounts(NamedTuple):
     one_day_events: int
 
 
-def write_identified(path: Path, ids: EventIds, joined: NDArray[np.uint64]) -> ProfileCounts:
+def write_identified(database: Database, path: Path, joined: NDArray[np.uint64]) -> ProfileCounts:
     """Write the table of identified ids (`pipeline.encoder.identified_ids.IdentifiedIds`), sorted, and count.
 
     An id is identified if an event names it as a user's, or if it is in `joined`: the hashes of the ids that identity
-    resolution joins to another (`Identities.identified`). `joined` is sorted in place.
+    resolution joins to another (`Identities.identified`).
     """
-    joined.sort()
-    if (joined[1:] == joined[:-1]).any():
-        joined = np.unique(joined)
-    totals = np.zeros(6, np.int64)
+    database.run("CREATE TABLE joined (person UBIGINT)")
+    database.append("joined", {"person": np.unique(joined)})
     with path.open("wb") as table:
-        for some in ids.chunks():
-            upto = int(np.searchsorted(joined, some["person"][-1], side="right"))
-            near, joined = joined[:upto], joined[upto:]
-            identified = (some["user"] != 0) | np.isin(some["person"], near)
-            np.union1d(some["person"][identified], near).tofile(table)
-            events = some["events"].astype(np.int64)
-            anonymous = ~identified
-            once = anonymous & (some["time"] // DAY == some["last"] // DAY)
-            for place, of in enumerate((identified, anonymous)):
-                totals[[place, place + 2]] += (of.sum(), events[of].sum())
-            totals[4:] += (once.sum(), events[once].sum())
-        joined.tofile(table)
-    return ProfileCounts(*totals.tolist())
-
-
-def count_without_events(ids: EventIds, sent: EventIds, person_of: PersonNumbers, size: int) -> int:
-    """How many persons of the `sent` ids have no event. The numbers of joined ids are below `size`."""
-    joined, alone = np.zeros(size, bool), 0
-    for some in sent.chunks():
-        number = person_of(some["person"])
-        joined[number[number >= 0]] = True
-        alone += int((number < 0).sum())
-    for some in _common(ids.chunks(), sent.chunks()):
-        alone -= int((person_of(some["person"]) < 0).sum())
-    for some in ids.chunks() if joined.any() else ():
-        number = person_of(some["person"])
-        joined[number[number >= 0]] = False
-    return int(joined.sum()) + alone
-
-
-def _common(one: Iterator[NDArray[np.void]], other: Iterator[NDArray[np.void]]) -> Iterator[NDArray[np.void]]:
-    """The records of one table whose ids are also in another. Both are sorted."""
-    some, others = next(one, None), next(other, None)
-    while some is not None and others is not None:
-        yield some[np.isin(some["person"], others["person"], assume_unique=True)]
-        if some["person"][-1] <= others["person"][-1]:
-            some = next(one, None)
-        else:
-            others = next(other, None)
+        for batch in database.arrays(_IDENTIFIED):
+            batch["person"].tofile(table)
+    return ProfileCounts(*map(int, database.rows(_PROFILES)[0]))
 
 
 PersonNumbers = Callable[[NDArray[np.uint64]], NDArray[np.int32]]
@@ -272,30 +217,18 @@ class OneDayPeople(NamedTuple):
     one_day_people_events: int
 
 
-def count_one_day_people(ids: EventIds, person_of: PersonNumbers, size: int) -> OneDayPeople:
-    """Count who never returns. All ids that identity resolution joins are one person; their numbers are below
-    `size`."""
-    first, last = np.full(size, np.iinfo(np.int32).max, np.int32), np.full(size, -1, np.int32)
-    events = np.zeros(size, np.int64)
-    people = once = events_once = 0
-    for some in ids.chunks():
-        person = person_of(some["person"])
-        days = [(some[name] // DAY).astype(np.int32) for name in ("time", "last")]
-        alone = person < 0
-        one_day = alone & (days[0] == days[1])
-        people += int(alone.sum())
-        once += int(one_day.sum())
-        events_once += int(some["events"][one_day].sum())
-        joined = person[~alone]
-        np.minimum.at(first, joined, days[0][~alone])
-        np.maximum.at(last, joined, days[1][~alone])
-        np.add.at(events, joined, some["events"][~alone].astype(np.int64))
-    one_day = first == last
-    return OneDayPeople(
-        people + int(np.count_nonzero(events)),
-        once + int(np.count_nonzero(one_day)),
-        events_once + int(events[one_day].sum()),
-    )
+def count_one_day_people(database: Database, numbers: Iterable[Mapping[str, NDArray[Any]]]) -> OneDayPeople:
+    """Count who never returns. All ids that identity resolution joins are one person (`Identities.numbers`)."""
+    database.run("CREATE TABLE numbered (person UBIGINT, number INTEGER)")
+    for some in numbers:
+        database.append("numbered", some)
+    database.run(_PEOPLE)
+    return OneDayPeople(*database.rows(_ONE_DAY)[0])
+
+
+def count_without_events(database: Database) -> int:
+    """How many people of the ids in the table `sent_ids` have no event; after `count_one_day_people`."""
+    return database.number(_WITHOUT)
 
 
 def looks_like_float(id_: str) -> bool:
@@ -315,19 +248,11 @@ def float_records(ids: Iterable[tuple[str, int]]) -> Iterator[tuple[int, int, in
             yield hash_id(one), ROUNDED, place
 
 
-def count_floats(chunks: Iterable[NDArray[np.void]], sent: Iterable[NDArray[np.void]]) -> FloatIds | None:
-    """Count the ids that went through floats, or None. `chunks` are records of ids, including those
-    without events; `sent` are the records of ids for which a profile or a merge is sent."""
-    counts, places = np.zeros(3, np.int64), np.full(3, NEVER)
-    for some, of_events in chain(zip(chunks, repeat(True)), zip(sent, repeat(False))):
-        split, rounded = some["user"] & SPLIT != 0, some["user"] & ROUNDED != 0
-        in_both = split & ((some["events"] > 0) == of_events)
-        for number, found in enumerate((split & of_events, in_both, rounded & of_events)):
-            if found.any():
-                counts[number] += found.sum()
-                places[number] = min(places[number], int(some["place"][found].min()))
-    written, split, rounded = counts.tolist()
-    return FloatIds(written, split, rounded, tuple(places.tolist())) if counts.any() else None
+def find_floats(database: Database) -> FloatIds | None:
+    """The ids that went through floats, or None. The table `sent_ids` has those of profiles and merges."""
+    written, split, rounded, *places = database.rows(_FLOATS)[0]
+    found = FloatIds(written, split, rounded, tuple(NEVER if one is None else one for one in places))
+    return found if written or rounded else None
 
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -191,10 +192,11 @@ class Identities:
         number = order[where]
         return np.where(self._numbering.hashed[number] == hashed, self._by_id.canonical[number], np.int32(-1))
 
-    @property
-    def persons(self) -> int:
-        """The numbers of persons are below this."""
-        return len(self._by_id.canonical)
+    def numbers(self) -> Iterator[dict[str, NDArray[Any]]]:
+        """For every id that a pair names, some at a time: its xxh3-64, and the number of its person's canonical id."""
+        for start in range(0, len(self._by_id.canonical), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            yield {"person": self._numbering.hashed[some], "number": self._by_id.canonical[some]}
 
     @property
     def moves(self) -> bool:

@@ -13,7 +13,6 @@ import csv
 import io
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
-from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -21,7 +20,7 @@ import msgspec
 import pyarrow as pa
 
 from pipeline.errors import UsageError
-from pipeline.identity.database import ROWS_AT_ONCE, Database, numbers, texts, write_batches
+from pipeline.identity.database import Database, write_batches
 from pipeline.identity.kinds import KINDS, NEVER, PLACE_SHIFT
 from pipeline.timestamps import lost_digits
 from pipeline.validator.placeholder_ids import is_placeholder
@@ -101,21 +100,8 @@ class ObservedPairs:
         )
 
     def add(self, part: int, pairs: Iterable[ObservedPair]) -> None:
-        left = iter(pairs)
-        while some := list(islice(left, ROWS_AT_ONCE)):
-            anonymous, users, kinds, first, last, events, rows = zip(*some, strict=True)
-            self.database.append(
-                "observed",
-                {
-                    "anonymous": texts(anonymous),
-                    "owner": texts(users),
-                    "kinds": numbers(kinds),
-                    "first": numbers(first),
-                    "last": numbers(last),
-                    "events": numbers(events),
-                    "place": numbers([(part << PART_SHIFT) + row for row in rows]),
-                },
-            )
+        """Add the pairs of a part."""
+        self.database.insert("observed", ((*pair[:-1], (part << PART_SHIFT) + pair.row) for pair in pairs))
 
     def aggregate(self) -> None:
         """Replace table `observed` by table `pairs`: each pair once, sorted, with the place of its earliest row.
@@ -193,11 +179,7 @@ def add_pair_file(observed: ObservedPairs, path: Path) -> int:
     """
     database = observed.database
     database.run("CREATE TABLE named (anonymous VARCHAR, owner VARCHAR, line BIGINT)")
-    pairs = read_pairs(path)
-    while some := list(islice(pairs, ROWS_AT_ONCE)):
-        lines, anonymous, users = zip(*some, strict=True)
-        columns = {"anonymous": texts(anonymous), "owner": texts(users), "line": numbers(lines)}
-        database.append("named", columns)
+    database.insert("named", ((anonymous, user, line) for line, anonymous, user in read_pairs(path)))
     twice = database.rows(
         "SELECT anonymous, min(line), max(line) FROM named GROUP BY 1 HAVING count(*) > 1 ORDER BY 3 LIMIT 1"
     )

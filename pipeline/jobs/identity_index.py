@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.identity.event_ids import SIGHTING
 from pipeline.identity.numbering import hashes
 from pipeline.jobs.database import translated_errors
-from pipeline.plan.window_index import SIGHTING, WindowIndex, WindowPair
+from pipeline.plan.window_index import WindowIndex, WindowPair
 
 SCHEMA = (
     "create table ids (hash integer primary key, first integer not null, user integer not null)",

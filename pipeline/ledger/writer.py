@@ -79,7 +79,8 @@ class Ledger:
                     check_key(self._db, self.path, key, rotated=rotated)
                 if project:
                     self._db.execute("insert or replace into meta values ('project', ?)", (project,))
-                self.run = self._insert_run(version)
+                started = self._db.execute("insert into runs (started, version) values (?, ?)", (now(), version))
+                self.run = int(started.lastrowid or 0)
             if self.path is not None:
                 if fresh:
                     sync_directory(self.path)
@@ -97,10 +98,6 @@ class Ledger:
     def _db(self) -> sqlite3.Connection:
         assert self._opened is not None, "the ledger is not open"
         return self._opened
-
-    def _insert_run(self, version: str) -> int:
-        cursor = self._db.execute("insert into runs (started, version) values (?, ?)", (now(), version))
-        return int(cursor.lastrowid or 0)
 
     # -- writing -------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import shutil
-from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 
@@ -15,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from pipeline.encoder.event import Encoder
 from pipeline.errors import BackcastError
-from pipeline.identity.event_ids import EVENTS_PER_MINUTE, EventIds, hot_ids
+from pipeline.identity.event_ids import EVENTS_PER_MINUTE
 from pipeline.identity.kinds import PLACE_SHIFT
 from pipeline.mapper.inspection.field_uses import FieldUses
 from pipeline.models import Step
@@ -39,10 +38,9 @@ from pipeline.plan.sealed.manifest import EventCounts, PartSeal, PeopleSeal, Pla
 from pipeline.plan.settled import CODES, Settled
 from pipeline.plan.settled_events import SettledEvents
 from pipeline.plan.statistics.activity import find_activity
-from pipeline.plan.statistics.activity_facts import activity_facts, limits_of
 from pipeline.plan.statistics.daily_counts import DailyCounts, day_name, sorted_counts
 from pipeline.plan.statistics.drift import examine
-from pipeline.plan.statistics.history import HistoryBuilder
+from pipeline.plan.statistics.history import read_history
 from pipeline.plan.statistics.hour_profile import clock_in_words
 from pipeline.plan.statistics.hours import HourHistory
 from pipeline.plan.statistics.unmatched import MissingReferences, ReferenceUsage
@@ -98,7 +96,6 @@ class _PlanBuilder:
         self.duplicates = Deduplication(request, self.source, self.settled)
         self.source_examples = SourceExamples(self.directory, paths)
         self.files = dict(request.files)
-        self.history = HistoryBuilder()
         self.tables: FactTables | None = None
         self.sample: PairSample | None = None
 
@@ -122,55 +119,56 @@ class _PlanBuilder:
             if self.duplicates.other_copies and self.people.has_effects:
                 self.people.leave_out(self.duplicates.without_effect())
             people = self.resolve()
-            names = self.write_daily_counts(daily)
+            self.write_daily_counts(daily)
+            self.history = read_history(self.tables)
             self.show_replaced()
             counted = zip(self.source.parts, self.config.parts, digests.of_unchanged(self.step), strict=True)
             parts = [counts.seal(part, digest) for counts, part, digest in counted]
-            self.tables.close()
             self.pairs = self.source_pairs()
-            self.choose_canary(people)
+            self.choose_canary(self.tables, people)
+            self.tables.close()
             self.write_requests(people)
         self.step("done; running the checks", self.source.events, self.source.events)
-        plan = seal(self.manifest(parts, people, names))
+        plan = seal(self.manifest(parts, people))
         save(self.directory, plan)
         return plan
 
-    def warn_of_hot_ids(self, ids: EventIds) -> None:
-        hot, events = hot_ids(ids), self.events
-        if hot is None or events <= EVENTS_PER_MINUTE:  # ids count duplicates too
+    def warn_of_hot_ids(self) -> None:
+        if not self.hot or self.events <= EVENTS_PER_MINUTE:  # ids count duplicates too
             return
-        self.source.warnings["hot_distinct_id"] = hot.ids
+        most = self.hot[0]
+        self.source.warnings["hot_distinct_id"] = len(self.hot)
         self.source.examples["hot_distinct_id"] = self.source_examples.at(
-            hot.block, hot.row,
-            f"{hot.events:,} of {events:,} events have the same id; sending them takes at least {hot.minutes:,}"
-            " minutes",
+            most.place >> PLACE_SHIFT, most.place & ((1 << PLACE_SHIFT) - 1),
+            f"{most.events:,} of {self.events:,} events have the same id; sending them takes at least"
+            f" {most.minutes:,} minutes",
         )  # fmt: skip
 
     # -- copies and identities -----------------------------------------------------------------------
 
     def resolve(self) -> PeopleSeal:
         """Decide on identities, groups and persons."""
-        self.ids = ids = self.people.find_ids()
-        self.warn_of_hot_ids(ids)
+        self.hot = self.people.find_hot_ids()
+        self.warn_of_hot_ids()
         promoted = self.config.options.promoted_properties == "final"
         if promoted:
             self.write_promoted()
         warnings, engine, judge = self.source.warnings, self.request.engine, self.duplicates.judge_strangers
-        return self.people.seal(ids, warnings, self.files, engine, promoted=promoted, judge=judge)
+        return self.people.seal(warnings, self.files, engine, promoted=promoted, judge=judge)
 
     def write_requests(self, people: PeopleSeal) -> None:
         """Make the requests, once everything is decided."""
         ordered = order_decides(people, self.source.warnings)
         encoder = Encoder(self.mapper.tool, self.config.options)
-        plan = RequestPlan(self.config, encoder, self.events, ordered, self.ids, self.canary)
+        plan = RequestPlan(self.config, encoder, self.events, ordered, self.hot, self.canary)
         write_requests(self.directory, plan, self.request.engine, self.files, self.step)
 
-    def choose_canary(self, people: PeopleSeal) -> None:
+    def choose_canary(self, tables: FactTables, people: PeopleSeal) -> None:
         """Choose the sample that can be sent before the rest, and put its lines first."""
         self.canary: ChosenCanary | None = None
         if self.request.thresholds.canary and sum(self.phases(people).values()):
             paths = [part.path for part in self.config.parts]
-            self.canary = choose_canary(self.directory, self.request.thresholds.canary, paths)
+            self.canary = choose_canary(tables, self.directory, self.request.thresholds.canary, paths)
             put_first(self.directory, self.canary.lines, self.files)
 
     def phases(self, people: PeopleSeal) -> dict[str, int]:
@@ -219,21 +217,16 @@ class _PlanBuilder:
         """Count the events to send."""
         self.events, self.first, self.last = daily.events, daily.first, daily.last
         self.hours = HourHistory(self.config.options.zones, *daily.quarters())
-        self.activity = find_activity(tables, limits_of(self.request.thresholds))
+        self.activity = find_activity(tables, self.request.thresholds)
         if self.request.document is not None:
             self.sample = choose_pairs(tables, self.request.thresholds.pairs)
 
-    def write_daily_counts(self, daily: DailyCounts) -> Counter[str]:
-        """Write cells.jsonl. Returns how many events of each name are sent."""
-        names: Counter[str] = Counter()
+    def write_daily_counts(self, daily: DailyCounts) -> None:
+        """Write cells.jsonl."""
         with LinesWriter(self.directory.cells) as writer:
             for event, day, outcome, count in daily.cells():
                 writer.write({"event": event, "day": day_name(day), "outcome": outcome, "count": count})
-                if outcome == "mapped":
-                    names[event] += count
-                    self.history.add(event, day, count)
             self.files["cells.jsonl"] = writer.close()
-        return names
 
     def other_tool(self) -> str:
         """The mapping that recognises the rows; "" if it is the plan's own mapping, or if none does."""
@@ -287,7 +280,7 @@ class _PlanBuilder:
 
     # -- check and seal ------------------------------------------------------------------------------
 
-    def manifest(self, parts: list[PartSeal], people: PeopleSeal, names: Counter[str]) -> Plan:
+    def manifest(self, parts: list[PartSeal], people: PeopleSeal) -> Plan:
         """The plan, not yet sealed."""
         source, request, options = self.source, self.request, self.config.options
         rows = RowCounts(
@@ -332,9 +325,9 @@ class _PlanBuilder:
                     for number, part in enumerate(parts)
                     if self.duplicates.copies[number]
                 },
-                history=self.history.history(),
+                history=self.history,
                 hours=self.hours,
-                activity=activity_facts(self.activity, self.source_examples),
+                activity=self.activity,
                 paths=[part.path for part in self.config.parts],
                 unread=request.source.unread,
                 thresholds=request.thresholds,
@@ -364,7 +357,7 @@ class _PlanBuilder:
             warnings=sorted_counts(source.warnings),
             examples=dict(sorted(source.examples.items())),
             gates=findings,
-            names=sorted_counts(names),
+            names=sorted_counts({name: span.events for name, span in self.history.spans.items()}),
             hours=self.hours.seal(clock_in_words(self.hours, zone.zone)),
             zone_evidence=list(zone.months),
             mapping=request.mapping,

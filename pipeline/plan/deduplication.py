@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.identity.database import texts
+from pipeline.id_hash import hash_id
 from pipeline.plan.blocks import read_blocks
 from pipeline.plan.duplicates import (
     CHANGED,
@@ -21,9 +21,8 @@ from pipeline.plan.duplicates import (
     decide_copies,
     decide_settled,
     first_clashes,
-    hashes_of,
 )
-from pipeline.plan.fact_tables import FactTables, column_of
+from pipeline.plan.fact_tables import FactTables
 from pipeline.plan.request import Request
 from pipeline.plan.sealed.directory import LinesWriter
 from pipeline.plan.settled import ALREADY_SETTLED, Settled
@@ -155,6 +154,5 @@ class Deduplication:
 def _hash_names(tables: FactTables) -> None:
     """Make the table `name_hashes`: a hash of each event name, the same on every machine."""
     tables.run("CREATE TABLE name_hashes (name VARCHAR, hash UBIGINT)")
-    for batch in tables.stream("SELECT DISTINCT name FROM facts WHERE event"):
-        names = batch.column("name").to_pylist()
-        tables.append("name_hashes", {"name": texts(names), "hash": column_of(hashes_of(names))})
+    names = (name for (name,) in tables.tuples("SELECT DISTINCT name FROM facts WHERE event"))
+    tables.insert("name_hashes", ((name, hash_id(name)) for name in names))

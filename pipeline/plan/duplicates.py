@@ -18,11 +18,10 @@ The decisions (docs/change/architecture.md#uuids):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from pipeline.plan.settled import ALREADY_SETTLED, Settled
@@ -68,7 +67,9 @@ Canonical: TypeAlias = Callable[
 what the fact at each place says in one canonical spelling, in the shape (n, 2)."""
 
 _TWICE = "CREATE TABLE twice AS SELECT xor(hi, lo) AS folded FROM facts GROUP BY folded HAVING count(*) > 1"
-_COPIES = "CREATE TABLE copies AS SELECT facts.* EXCLUDE same FROM facts SEMI JOIN twice ON xor(hi, lo) = folded"
+_COPIES = """
+CREATE TABLE copies AS SELECT facts.* EXCLUDE (same, distinct_id) FROM facts SEMI JOIN twice ON xor(hi, lo) = folded
+"""
 _CANONICAL = "CREATE TABLE canonical (place UBIGINT, said_hi UBIGINT, said_lo UBIGINT)"
 _TIED = """
 CREATE TABLE tied AS
@@ -252,13 +253,8 @@ def decide_settled(tables: FactTables, settled: Settled, *, in_series: bool) -> 
     return changed
 
 
-def hashes_of(names: Sequence[str]) -> NDArray[np.uint64]:
-    """A hash of each event name, the same on every machine."""
-    return np.fromiter((xxhash.xxh3_64_intdigest(name.encode()) for name in names), np.uint64, len(names))
-
-
 def cells_of(hashes: NDArray[np.uint64], times: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A hash of each event name and UTC day; `hashes` are those of the names."""
+    """A hash of each event name and UTC day; `hashes` are the `hash_id` of the names."""
     days = (times // DAY).astype(np.int64).view(np.uint64)
     cells: NDArray[np.uint64] = hashes ^ (days * np.uint64(_ODD))
     return cells

@@ -11,17 +11,13 @@ continues in the plan's scratch folder, so memory does not grow with the export 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipeline.identity.database import Database, files_in
 from pipeline.plan.sealed.directory import Directory
-from pipeline.transform.facts import numbers, write_no_facts
+from pipeline.transform.facts import write_no_facts
 
 MEMORY, THREADS = "256MB", 2
 """Measured with 4,000,000 events of one person and with 20,000,000 of a million people: nothing needs more at once."""
@@ -29,8 +25,9 @@ _EARLIEST = 1 << 62
 """If the row received earliest counts, `received` is this minus the receive time; 0 still means no receive time."""
 _FACTS = """
 CREATE VIEW facts AS
-SELECT block, row, position, row_events, kind = 'event' AS event, name, person, time, {received} AS received, hi, lo,
-    keyless, content_hi, content_lo, same, block * 1099511627776::UBIGINT + row * 65536::UBIGINT + position AS place
+SELECT block, row, position, row_events, kind = 'event' AS event, name, distinct_id, person, time,
+    {received} AS received, hi, lo, keyless, content_hi, content_lo, same,
+    block * 1099511627776::UBIGINT + row * 65536::UBIGINT + position AS place
 FROM {files}
 """
 _DECIDED = """
@@ -66,26 +63,4 @@ class FactTables(Database):
 
     def add(self, table: str, *columns: NDArray[Any]) -> None:
         """Add rows of numbers; the columns are in the table's order."""
-        self.append(table, {str(number): column_of(one) for number, one in enumerate(columns)})
-
-    def arrays(self, sql: str) -> Iterator[dict[str, NDArray[Any]]]:
-        """A large result of numbers without nulls, in batches, by column name."""
-        for batch in self.stream(sql):
-            yield {name: column(batch, name) for name in batch.schema.names}
-
-    def tuples(self, sql: str) -> Iterator[Any]:
-        """The rows of a large result, one by one."""
-        return chain.from_iterable(
-            zip(*(of.to_pylist() for of in batch.columns), strict=True) for batch in self.stream(sql)
-        )
-
-
-def column(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
-    """A column of numbers without nulls."""
-    of = batch.column(name)
-    return np.frombuffer(of.buffers()[1], str(of.type))[of.offset : of.offset + len(of)]
-
-
-def column_of(values: NDArray[np.generic]) -> pa.Array:
-    """Numbers as a column of a table."""
-    return numbers(values, pa.from_numpy_dtype(values.dtype))
+        self.append(table, {str(number): one for number, one in enumerate(columns)})

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pipeline.identity.database import Database
 from pipeline.mapper.program.lookup_table import ENTRIES, HEAD, LENGTHS, SLOTS, StoredTable, stored_key
-from pipeline.plan.fact_tables import MEMORY, column, column_of
+from pipeline.plan.fact_tables import MEMORY
 from pipeline.plan.sealed.directory import Directory
 
 _ENTRY = np.dtype([
@@ -63,7 +63,7 @@ class LookupWriter:
     def _flush(self) -> None:
         records = np.array(self._some, _ENTRY)
         self._some.clear()
-        self._keys.append("keys", {name: column_of(records[name]) for name in _ENTRY.names or ()})
+        self._keys.append("keys", {name: records[name] for name in _ENTRY.names or ()})
 
     def finish(self) -> None:
         """Write the slots."""
@@ -73,8 +73,8 @@ class LookupWriter:
         end = 0
         with (self._folder / SLOTS).open("xb", buffering=1 << 20) as file:
             file.write(HEAD.pack(0, 0))
-            for batch in self._keys.stream(_LAST):
-                slots = _slots_of(column(batch, "hi"), column(batch, "place"), bits, end)
+            for last in self._keys.arrays(_LAST):
+                slots = _slots_of(last["hi"], last["place"], bits, end)
                 file.write(slots.view(np.uint8).data)
                 end += len(slots)
             file.seek(0)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,26 +24,28 @@ from pipeline.engines.engine import Engine
 from pipeline.id_hash import hash_id
 from pipeline.identity.database import Database
 from pipeline.identity.event_ids import (
-    AT_ONCE,
-    EventIds,
     FloatIds,
+    HotId,
     IdActivity,
     PersonNumbers,
     count_one_day_people,
     count_without_events,
     find_activity,
+    find_floats,
+    hot_ids,
+    sightings,
     write_identified,
-    write_sent_ids,
 )
 from pipeline.identity.groups import GroupCounts, group_updates
+from pipeline.identity.identities import Identities
 from pipeline.identity.last_values import last_values_in
-from pipeline.identity.no_identities import NoIdentities
-from pipeline.identity.observed_pairs import ObservedPairs
+from pipeline.identity.observed_pairs import EarlierLink, ObservedPairs, add_pair_file
 from pipeline.identity.persons import PersonCounts, Wanted, initial_persons
+from pipeline.identity.resolve import resolve
 from pipeline.identity.settings import choose_types, parse_policy
 from pipeline.identity.summary import MergeSummary
 from pipeline.plan.profiles import ProfileTask, Updates, fitting, profiles_of, write_profiles
-from pipeline.plan.sealed.directory import Directory, LinesWriter, digest_file
+from pipeline.plan.sealed.directory import Directory, LinesWriter, digest_file, read_lines
 from pipeline.plan.sealed.manifest import (
     GroupsSeal,
     GroupTypeSeal,
@@ -64,11 +65,6 @@ from pipeline.validator.rules import ValidationContext
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pipeline.identity.identities import Identities
-    from pipeline.identity.observed_pairs import EarlierLink
-
-    Resolved = Identities | NoIdentities
-
 MAX_NAMES = 200
 """A plan lists this many property names: the most frequent ones."""
 
@@ -79,7 +75,6 @@ class _Id(msgspec.Struct):
     distinct_id: str
 
 
-_id_of = msgspec.json.Decoder(_Id).decode
 T = TypeVar("T", SealedGroup, SealedPerson)
 
 
@@ -152,16 +147,16 @@ class PeopleBuilder:
         """Ignore the events at these rows and positions of blocks, and what their rows state."""
         self._statements.leave_out(copies)
 
-    def find_ids(self) -> EventIds:
-        """The ids of events. Called before `seal`."""
+    def find_hot_ids(self) -> list[HotId]:
+        """Find the ids of events. Returns the hot ones. Called before `seal`."""
         pairs = self._statements.stated("pairs")
         if pairs:
             self._statements.add_pairs(self._observed, self._blocks)
-        return self._statements.event_ids(self._scratch / "ids-of-events", pairs=pairs)
+        self._statements.add_event_ids(pairs=pairs)
+        return hot_ids(self._database)
 
     def seal(
         self,
-        ids: EventIds,
         warnings: Counter[str],
         files: dict[str, str],
         engine: Engine,
@@ -169,19 +164,17 @@ class PeopleBuilder:
         promoted: bool,
         judge: Callable[[PersonNumbers], None],
     ) -> PeopleSeal:
-        """Write the tables of identities, groups and persons, and of identified ids. `ids` are the ids of events.
+        """Write the tables of identities, groups and persons, and of identified ids.
 
         `judge` is called once identities are decided.
         `promoted`: the properties that the events to be sent promote were written (`pipeline.identity.promotion`);
         otherwise the service promotes them. `warnings` receives counts by code, and `files` the digests of the tables.
         """
         if self._inputs.pair_file is not None:
-            from pipeline.identity.observed_pairs import add_pair_file
-
             add_pair_file(self._observed, self._inputs.pair_file)
         series = self._series
         if series is not None:
-            write_window_index(self._directory, self._observed, ids, files)
+            write_window_index(self._directory, self._observed, files)
             pending_merges = series.max_merges is not None
             self._observed.add(
                 len(self._parts), earlier_pairs(self._directory, series.ids, pending_merges=pending_merges)
@@ -189,40 +182,29 @@ class PeopleBuilder:
 
         def activity_of(hashed: NDArray[np.uint64], order: NDArray[np.int32]) -> IdActivity:
             earlier = () if series is None else series.ids.sightings(hashed)
-            return find_activity(hashed, order, chain(ids.chunks(), earlier))
+            return find_activity(hashed, order, chain(sightings(self._database), earlier))
 
-        with self._resolved(activity_of) as resolved:
+        with resolve(
+            self._observed, activity_of, self._directory.scratch,
+            most=self._options.max_ids_per_person, earlier=self._inputs.earlier, per_event=self._rules.per_event,
+        ) as resolved:  # fmt: skip
             merges = self._seal_identities(resolved, warnings, files)
-            profiles = self._seal_profiles(resolved, ids, files)
+            profiles = self._seal_profiles(resolved, files)
             counts = PersonCounts()
             initials = self._initials(resolved, counts) if promoted else None
             groups, before = self._seal_groups(initials, warnings, files)
             persons = self._seal_persons(resolved, counts, warnings, files, engine, promoted=promoted)
-            sent = self._sent_ids()
-            self.float_ids = ids.floats(sent)
-            without = count_without_events(ids, sent, resolved.person_numbers, resolved.persons)
-            profiles = msgspec.structs.replace(profiles, without_events=without)
+            self._add_sent_ids()
+            self.float_ids = find_floats(self._database)
+            profiles = msgspec.structs.replace(profiles, without_events=count_without_events(self._database))
             if promoted:
                 persons = msgspec.structs.replace(persons, initials=InitialsSeal(before, counts.initials))
             judge(resolved.person_numbers)
         return PeopleSeal(merges, groups, persons, profiles)
 
-    def _resolved(
-        self, activity_of: Callable[[NDArray[np.uint64], NDArray[np.int32]], IdActivity]
-    ) -> AbstractContextManager[Resolved]:
-        if "_observed" not in vars(self) and not self._inputs.follows:
-            return nullcontext(NoIdentities())
-        from pipeline.identity.resolve import resolve
-
-        most, earlier = self._options.max_ids_per_person, self._inputs.earlier
-        return resolve(
-            self._observed, activity_of, self._directory.scratch,
-            most=most, earlier=earlier, per_event=self._rules.per_event,
-        )  # fmt: skip
-
     # -- one table each ------------------------------------------------------------------------------
 
-    def _seal_identities(self, identities: Resolved, warnings: Counter[str], files: dict[str, str]) -> MergeSummary:
+    def _seal_identities(self, identities: Identities, warnings: Counter[str], files: dict[str, str]) -> MergeSummary:
         with LinesWriter(self._directory.identities) as writer:
             links = identities.links(self._mapper.hasher, self._options.as_of)
             if self._settled is not None:
@@ -237,7 +219,7 @@ class PeopleBuilder:
         identities.release()
         return summary
 
-    def _initials(self, identities: Resolved, counts: PersonCounts) -> Iterator[SealedPerson]:
+    def _initials(self, identities: Identities, counts: PersonCounts) -> Iterator[SealedPerson]:
         """Properties to set once on persons before all events. An event belongs to the person of its id."""
         finals = last_values_in(self._updates(identities, promoted=True))
         policy = parse_policy(self._options.profile_policy)
@@ -274,32 +256,27 @@ class PeopleBuilder:
         sealed = GroupsSeal(count, counts.properties, shown, dict(sorted(counts.left_out.items())))
         return sealed, writer.count - count
 
-    def _seal_profiles(self, identities: Resolved, ids: EventIds, files: dict[str, str]) -> ProfilesSeal:
+    def _seal_profiles(self, identities: Identities, files: dict[str, str]) -> ProfilesSeal:
         """Count who is identified. The table is kept only with `--persons identified`."""
         chosen = self._options.persons == "identified"
         path = self._directory.identified if chosen else self._directory.scratch / "identified.bin"
-        counts = write_identified(path, ids, identities.identified())
+        counts = write_identified(self._database, path, identities.identified())
         if chosen:
             files["identified.bin"] = digest_file(path)
         sampled = self._promoted.pop("", 0)
         promoted = dict(sorted(self._promoted.items(), key=lambda item: (-item[1], item[0])))
-        people = count_one_day_people(ids, identities.person_numbers, identities.persons)
+        people = count_one_day_people(self._database, identities.numbers())
         return ProfilesSeal(**counts._asdict(), **people._asdict(), looked_at=sampled, promoted=promoted)
 
-    def _sent_ids(self) -> EventIds:
-        """The ids for which merges and profile updates are sent, as if each had no event."""
-
-        def hashes() -> Iterator[NDArray[np.uint64]]:
-            for path in (self._directory.identities, self._directory.persons):
-                with path.open("rb") as lines:
-                    while some := [hash_id(_id_of(line).distinct_id) for line in islice(lines, AT_ONCE)]:
-                        yield np.array(some, np.uint64)
-
-        return write_sent_ids(self._database, hashes(), self._scratch / "sent-ids")
+    def _add_sent_ids(self) -> None:
+        """Make the table of the ids for which merges and profile updates are sent."""
+        self._database.run("CREATE TABLE sent_ids (person UBIGINT)")
+        for path in (self._directory.identities, self._directory.persons):
+            self._database.insert("sent_ids", ((hash_id(one.distinct_id),) for one in read_lines(path, _Id)))
 
     def _seal_persons(
         self,
-        identities: Resolved,
+        identities: Identities,
         counts: PersonCounts,
         warnings: Counter[str],
         files: dict[str, str],
@@ -332,7 +309,7 @@ class PeopleBuilder:
             examples=counts.examples or msgspec.UNSET,
         )
 
-    def _updates(self, identities: Resolved, *, promoted: bool) -> Iterator[pa.RecordBatch]:
+    def _updates(self, identities: Identities, *, promoted: bool) -> Iterator[pa.RecordBatch]:
         moves = identities.owners if identities.moves else None
         return self._statements.person_updates(moves, promoted=promoted)
 

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 import msgspec
 import numpy as np
 
-from pipeline.encoder.updates import SealedLink
+from pipeline.encoder.updates import SealedGroup, SealedLink, SealedPerson
 from pipeline.identity.groups import GroupHistory
 from pipeline.models import Part
 from pipeline.plan.sealed.directory import Directory, LinesWriter
@@ -20,14 +20,7 @@ from pipeline.plan.settled import Settled
 from pipeline.plan.window_index import GROUPS, GroupIndex, IdentityIndex
 
 AT_ONCE = 5_000
-
-
-class _Sealed(Protocol):
-    @property
-    def uuid(self) -> str: ...
-
-
-T = TypeVar("T", bound=_Sealed)
+T = TypeVar("T", SealedLink, SealedGroup, SealedPerson)
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -75,15 +68,15 @@ def new_links(
 def unsettled(updates: Iterator[T], settled: Settled, code: str, warnings: Counter[str]) -> Iterator[T]:
     """The updates that are not settled; the others are counted in `warnings` under `code`."""
     while some := list(islice(updates, AT_ONCE)):
-        for one, is_settled in zip(some, _are_settled(some, settled), strict=True):
+        for one, is_settled in zip(some, _are_settled((update.uuid for update in some), settled), strict=True):
             if is_settled:
                 warnings[code] += 1
             else:
                 yield one
 
 
-def _are_settled(updates: Iterable[_Sealed], settled: Settled) -> list[bool]:
-    uuids = np.frombuffer(b"".join(UUID(one.uuid).bytes for one in updates), ">u8").astype(np.uint64).reshape(-1, 2)
+def _are_settled(uuids_of: Iterable[str], settled: Settled) -> list[bool]:
+    uuids = np.frombuffer(b"".join(UUID(one).bytes for one in uuids_of), ">u8").astype(np.uint64).reshape(-1, 2)
     order = np.lexsort((uuids[:, 1], uuids[:, 0]))
     are_settled = np.zeros(len(uuids), bool)
     are_settled[order] = settled.find(uuids[order, 0], uuids[order, 1]).settled

@@ -12,9 +12,10 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.id_hash import hash_id
 from pipeline.identity.database import numbers_of
 from pipeline.ledger import BatchKey, read_batches
-from pipeline.plan.duplicates import cells_of, hashes_of
+from pipeline.plan.duplicates import cells_of
 from pipeline.plan.requests.query import SENT, add_ledger, line_states, opened
 from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, sealed_file
 from pipeline.plan.sealed.phases import SealedRecord, line_decoder
@@ -38,7 +39,7 @@ def settled_facts(directory: Directory, batches: Iterable[BatchKey]) -> Iterator
             for name in ("hi", "lo", "content", "person"):
                 found[name] = numbers_of(batch, name)
             names = batch.column("name").to_pylist()
-            hashes = dict(zip(distinct := list(dict.fromkeys(names)), hashes_of(distinct), strict=True))
+            hashes = {name: hash_id(name) for name in set(names)}
             found["cell"] = cells_of(np.array([hashes[name] for name in names], np.uint64), numbers_of(batch, "time"))
             yield found
     lines = chain.from_iterable(settled_lines(directory, phase, batches) for phase in PHASES if phase != EVENTS)

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.identity.database import Database, files_in, hashes_column, numbers, texts
-from pipeline.identity.event_ids import EventIds, float_records, write_event_ids
+from pipeline.identity.database import Database, files_in, texts
+from pipeline.identity.event_ids import add_event_ids, float_records
 from pipeline.identity.kinds import (
     ABSENT,
     FLOAT,
@@ -70,10 +70,7 @@ class Statements:
         self._leaves_out = True
         self.database.run("CREATE TABLE left_out (block BIGINT, row BIGINT, position BIGINT)")
         for number, rows, positions in copies:
-            block = np.full(len(rows), number)
-            self.database.append(
-                "left_out", {"block": numbers(block), "row": numbers(rows), "position": numbers(positions)}
-            )
+            self.database.append("left_out", {"block": np.full(len(rows), number), "row": rows, "position": positions})
             for name in ("pairs", "updates"):
                 folder = self._facts.with_name(name)
                 file = facts_file(folder, number)
@@ -91,26 +88,22 @@ class Statements:
     def add_pairs(self, observed: ObservedPairs, blocks: Iterable[tuple[int, int]]) -> None:
         """Add the pairs that rows show. `blocks` has the part of each block and the number of its first row there, from
         1."""
-        parts, first_rows = zip(*blocks, strict=True)
         self.database.run("CREATE TABLE blocks (block BIGINT, part BIGINT, first_row BIGINT)")
-        columns = {"block": numbers(range(len(parts))), "part": numbers(parts), "first_row": numbers(first_rows)}
-        self.database.append("blocks", columns)
+        self.database.insert("blocks", ((number, *block) for number, block in enumerate(blocks)))
         observed.add_rows(files_in(self._facts.with_name("pairs")))
 
-    def event_ids(self, path: Path, *, pairs: bool) -> EventIds:
-        """Write the ids of events to a file. `pairs`: pairs were added. Nothing can be left out afterwards."""
-        floats = self._find_floats(pairs=pairs)
+    def add_event_ids(self, *, pairs: bool) -> None:
+        """Make the table of the ids of events. `pairs`: pairs were added. Nothing can be left out afterwards."""
+        self._find_floats(pairs=pairs)
         events = (
             f'SELECT person, time, 1::BIGINT AS events, {_PLACE} AS place, (flags & {USER})::UINTEGER AS "user",'
             f" time AS last FROM {self._events()}"
         )
-        if floats:
-            events += f" UNION ALL SELECT person, {NEVER}, 0, place, flag::UINTEGER, -{NEVER} FROM floats"
-        return write_event_ids(self.database, events, path, floats=floats)
+        events += f" UNION ALL SELECT person, {NEVER}, 0, place, flag::UINTEGER, -{NEVER} FROM floats"
+        add_event_ids(self.database, events)
 
-    def _find_floats(self, *, pairs: bool) -> bool:
-        """Fill the table `floats` with the ids of events, pairs and profiles that went through floats. Returns whether
-        there are any."""
+    def _find_floats(self, *, pairs: bool) -> None:
+        """Fill the table `floats` with the ids of events, pairs and profiles that went through floats."""
         of = [f"SELECT distinct_id AS id, {_PLACE} AS place FROM {self._events()} WHERE flags & {FLOAT} <> 0"]
         if pairs:
             of += [f"SELECT {side}, place FROM paired" for side in ("anonymous", "owner")]
@@ -118,17 +111,9 @@ class Statements:
             of.append(f"SELECT owner, {NEVER} FROM {files_in(self._facts.with_name('updates'))} WHERE kind <= {UNSET}")
         self.database.run("CREATE TABLE floats (person UBIGINT, flag BIGINT, place BIGINT)")
         sql = f"SELECT id, min(place) AS place FROM ({' UNION ALL '.join(of)}) WHERE {_LIKE_FLOAT} GROUP BY id"
-        some = False
-        for batch in self.database.stream(sql):
-            records = list(float_records(zip(*(column.to_pylist() for column in batch.columns), strict=True)))
-            if records:
-                some = True
-                hashed, flags, places = zip(*records, strict=True)
-                columns = {"flag": numbers(flags), "place": numbers(places)}
-                self.database.append("floats", {"person": hashes_column(np.array(hashed, np.uint64)), **columns})
+        self.database.insert("floats", float_records(self.database.tuples(sql)))
         if pairs:
             self.database.drop("paired")
-        return some
 
     # -- updates -----------------------------------------------------------------------------------------
 
@@ -168,7 +153,12 @@ class StatedGroups:
         database.run(f"CREATE TABLE named_groups ({_COLUMNS})")
         if updates is not None:
             source = files_in(updates)
-            self._add_named(source)
+            database.run("CREATE TABLE found_groups (owner VARCHAR, time BIGINT)")
+            database.insert("found_groups", self._named_by_events(source))
+            database.run(
+                f"INSERT INTO named_groups SELECT owner, {GROUP}, time, {ABSENT}, '{{}}'::BLOB, time FROM found_groups"
+            )
+            database.drop("found_groups")
             database.run(f"INSERT INTO named_groups {_counting(f'{source} WHERE kind = {GROUP}')}")
             separated = f"split_part(owner, chr({ord(SEPARATOR)}), 1)"
             counts = f"SELECT {separated}, count(*) FROM {source} WHERE kind = {GROUP} GROUP BY 1 ORDER BY 1"
@@ -176,25 +166,13 @@ class StatedGroups:
         database.run("CREATE TABLE groups AS SELECT * FROM named_groups ORDER BY owner, time, received")
         database.drop("named_groups")
 
-    def _add_named(self, source: str) -> None:
-        """Add the groups that events name in `$groups`."""
+    def _named_by_events(self, source: str) -> Iterator[tuple[str, int]]:
+        """The groups that events name in `$groups`, each with the last time; `types` counts them."""
         sql = f"SELECT value, count(*) AS events, max(time) AS time FROM {source} WHERE kind = {GROUPS} GROUP BY value"
-        for batch in self._database.stream(f"{sql} ORDER BY value"):
-            owners: list[str] = []
-            times: list[int] = []
-            for text, events, time in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                for type_, key in groups_named(text):
-                    self.types[type_] += events
-                    owners.append(f"{type_}{SEPARATOR}{key}")
-                    times.append(time)
-            count = len(owners)
-            self._database.run("CREATE OR REPLACE TABLE found_groups (owner VARCHAR, time BIGINT)")
-            self._database.append("found_groups", {"owner": texts(owners), "time": numbers(times)})
-            if count:
-                self._database.run(
-                    f"INSERT INTO named_groups SELECT owner, {GROUP}, time, {ABSENT}, '{{}}'::BLOB, time"
-                    " FROM found_groups"
-                )
+        for text, events, time in self._database.tuples(f"{sql} ORDER BY value"):
+            for type_, key in groups_named(text):
+                self.types[type_] += events
+                yield f"{type_}{SEPARATOR}{key}", time
 
     def by_owner(self, among: tuple[str, str]) -> Generator[tuple[str, list[Row]], None, None]:
         """The sorted rows of each group, from the first key up to, but not including, the second."""

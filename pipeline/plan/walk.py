@@ -26,8 +26,8 @@ from pipeline.plan.request import Request
 from pipeline.plan.sealed.directory import LinesWriter
 from pipeline.plan.sealed.manifest import Example, PartSeal, as_text
 from pipeline.plan.statistics.coverage import CoverageCounts
-from pipeline.plan.statistics.daily_counts import OtherCells
 from pipeline.plan.statistics.sample import EventSample
+from pipeline.plan.statistics.spilling_counts import SpillingCounts
 from pipeline.text import pluralize
 from pipeline.transform.block import observe_unit
 from pipeline.transform.staged import read_unit
@@ -123,7 +123,7 @@ class Walk:
         self._ruled = counted.ruled if counted is not None else frozenset()
         self.sample = EventSample(scratch, request.config.sampled)
         self.unsafe: dict[tuple[str, str], tuple[int, int]] = {}
-        self.cells = OtherCells(scratch)
+        self.cells = SpillingCounts(scratch / "cells.jsonl")
         self.code_cost: str | None = None
         self._cost = Cost()
         self._rows_read = 0

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.identity.event_ids import EventIds
+from pipeline.identity.event_ids import SIGHTING, sightings
 from pipeline.identity.groups import GroupState
 from pipeline.identity.numbering import hashes
 from pipeline.plan.sealed.directory import BytesWriter, Directory, LinesWriter, read_lines
@@ -33,8 +32,6 @@ from pipeline.validator.placeholder_ids import is_placeholder
 if TYPE_CHECKING:
     from pipeline.identity.observed_pairs import ObservedPair, ObservedPairs
 
-SIGHTING = np.dtype([("person", "<u8"), ("time", "<i8"), ("user", "<u4")])
-"""One id: its xxh3-64, the time of its first event in µs UTC, and whether an event names it as a user's (not 0)."""
 SIGHTINGS, PAIRED, GROUPS = "sightings.bin", "paired.jsonl", "known.jsonl"
 EARLIER = "an earlier window"
 """Shown instead of a file, for a pair that only other plans of the series have."""
@@ -75,9 +72,12 @@ class GroupIndex(Protocol):
         ...
 
 
-def write_window_index(directory: Directory, observed: ObservedPairs, ids: EventIds, files: dict[str, str]) -> None:
-    """Write both tables, durably. `files` receives their digests."""
-    files[SIGHTINGS] = _write_sightings(directory.path / SIGHTINGS, ids)
+def write_window_index(directory: Directory, observed: ObservedPairs, files: dict[str, str]) -> None:
+    """Write both tables, durably. The database of `observed` has the ids of events; `files` receives the digests."""
+    with BytesWriter(directory.path / SIGHTINGS) as table:
+        for some in sightings(observed.database):
+            table.write_bytes(some.tobytes())
+        files[SIGHTINGS] = table.close()
     with LinesWriter(directory.path / PAIRED) as writer:
         pairs = _aggregated_pairs(observed)
         writer.write_all(pair for pair in pairs if pair.anonymous != pair.user and not _has_placeholder(pair))
@@ -152,21 +152,10 @@ def _aggregated_pairs(observed: ObservedPairs) -> Iterator[WindowPair]:
         "SELECT anonymous, owner, bit_or(kinds) AS kinds, min(first) AS first FROM observed"
         " GROUP BY anonymous, owner ORDER BY anonymous, owner"
     )
-    for batch in observed.database.stream(sql):
-        yield from map(WindowPair, *(batch.column(name).to_pylist() for name in batch.schema.names))
+    return (WindowPair(*row) for row in observed.database.tuples(sql))
 
 
 def _has_placeholder(pair: WindowPair) -> bool:
     """Whether an id of the pair is a placeholder or a rounded number: it never joins ids, and would connect
     everyone."""
     return any(is_placeholder(one) or lost_digits(one) for one in (pair.anonymous, pair.user))
-
-
-def _write_sightings(path: Path, ids: EventIds) -> str:
-    with BytesWriter(path) as table:
-        for some in ids.chunks():
-            sightings = np.empty(len(some), SIGHTING)
-            for name in SIGHTING.names or ():
-                sightings[name] = some[name]
-            table.write_bytes(sightings.tobytes())
-        return table.close()

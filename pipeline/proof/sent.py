@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from pipeline.encoder.encoded import read_event
-from pipeline.identity.database import Database, numbers, texts
+from pipeline.identity.database import Database
 from pipeline.ledger import BatchKey, read_batches, read_unanswered
 from pipeline.models import Step
 from pipeline.plan.requests.query import SENT, add_ledger, line_states, opened
@@ -93,28 +93,24 @@ class SentEvents:
     def _of_rows(self) -> Iterator[SentEvent]:
         self._database.run(f"INSERT INTO ids {_IDS}")
         files = [part.path for part in self._plan.parts]
-        for batch in self._database.stream(_LINES, _AT_ONCE):
-            for state, event, distinct_id, time, hi, lo, part, row in zip(
-                *(column.to_pylist() for column in batch.columns), strict=True
-            ):
-                uuid = uuid_text(hi, lo)
-                yield SentEvent(SentLine(EVENTS, uuid, event, distinct_id, format_utc(time), state, files[part], row))
+        for state, event, distinct_id, time, hi, lo, part, row in self._database.tuples(_LINES, _AT_ONCE):
+            uuid = uuid_text(hi, lo)
+            yield SentEvent(SentLine(EVENTS, uuid, event, distinct_id, format_utc(time), state, files[part], row))
 
     def _of_updates(self, phase: str) -> Iterator[SentEvent]:
         file = sealed_file(phase, self._directory).name
         states = line_states(self._directory, phase, self._batches())
         for request, events in read_events(self._directory, phase):
-            ids, times = [], []
+            ids = []
             for row, event in enumerate(events, request.first + 1):
                 if state := next(states):
                     sent = read_event(event)
                     distinct_id = sent.properties.distinct_id
-                    ids.append(distinct_id)
-                    times.append(_instant(sent.timestamp))
+                    time = _instant(sent.timestamp)
+                    ids.append((distinct_id, 1, time, time))
                     line = SentLine(phase, sent.uuid, sent.event, distinct_id, sent.timestamp, state, file, row)
                     yield SentEvent(line, event)
-            columns = texts(ids), numbers([1] * len(ids)), numbers(times), numbers(times)
-            self._database.append("ids", {str(n): column for n, column in enumerate(columns)})
+            self._database.insert("ids", ids)
 
     def ids(self) -> Iterator[SentId]:
         """The distinct_ids of the lines read so far, sorted."""
@@ -122,9 +118,8 @@ class SentEvents:
             "SELECT distinct_id, sum(events)::BIGINT, min(first), max(last) FROM ids"
             " GROUP BY distinct_id ORDER BY distinct_id"
         )
-        for batch in self._database.stream(query):
-            for id_, events, first, last in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                yield SentId(id_, events, format_utc(first), format_utc(last))
+        for id_, events, first, last in self._database.tuples(query):
+            yield SentId(id_, events, format_utc(first), format_utc(last))
 
 
 @contextmanager

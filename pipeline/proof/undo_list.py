@@ -37,6 +37,7 @@ EVENTS, UUIDS, IDS, MERGES, GROUPS, PROFILES, BEFORE = (
     "events.jsonl", "uuids.txt", "ids.jsonl", "merges.jsonl", "groups.jsonl", "profiles.jsonl", "profiles-before.jsonl",
 )  # fmt: skip
 _OF_PHASE = {"identities": MERGES, "groups": GROUPS, "persons": PROFILES}
+_ALWAYS = (README, QUERIES, EVENTS, UUIDS, IDS)
 _WRITTEN = ("$set", "$set_once", "$unset")
 
 
@@ -113,7 +114,7 @@ def write_undo_list(
         found = UndoList(
             str(to), plan.digest, history.to, counts["events"], counts["in doubt"], counts["ids"],
             counts[MERGES], counts[GROUPS], counts[PROFILES], counts[BEFORE],
-            [README, QUERIES, EVENTS, UUIDS, IDS, *(name for name in (*_OF_PHASE.values(), BEFORE) if counts[name])],
+            [*_ALWAYS, *(name for name in (*_OF_PHASE.values(), BEFORE) if counts[name])],
         )  # fmt: skip
         marks = provenance_of(plan)
         write_atomically(unfinished / QUERIES, _queries(marks).encode())
@@ -129,15 +130,7 @@ def write_undo_list(
 def _may_replace(to: Path) -> None:
     if to.is_symlink() or (to.exists() and not to.is_dir()):
         raise UsageError(f"--out: {to} is not a folder", hint="name a folder that does not exist yet")
-    if to.is_dir() and {path.name for path in to.iterdir()} - {
-        README,
-        QUERIES,
-        EVENTS,
-        UUIDS,
-        IDS,
-        *_OF_PHASE.values(),
-        BEFORE,
-    }:
+    if to.is_dir() and {path.name for path in to.iterdir()} - {*_ALWAYS, *_OF_PHASE.values(), BEFORE}:
         raise UsageError(f"--out: {to} contains other files", hint="name a folder that does not exist yet")
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
-from pipeline.identity.database import Database, numbers, texts
+from pipeline.identity.database import Database
 from pipeline.ledger import BatchKey
 from pipeline.uuids import uuid_text
 from pipeline.verify.expected import identity
@@ -81,7 +81,7 @@ class Comparison:
         run, number, counts = self._database.run, self._database.number, self.counts
         run(f"CREATE VIEW landed AS SELECT *, {_DAY} FROM {landed}")
         run("CREATE TABLE read_days (day VARCHAR)")
-        self._database.append("read_days", {"day": texts(sorted(days or ()))})
+        self._database.insert("read_days", zip(sorted(days or ()), strict=True))
         condition = "" if days is None else " WHERE day IN (FROM read_days)"
         run(f"CREATE VIEW want AS SELECT * FROM planned{condition}")
         if days is not None:  # days with equal counts were not read
@@ -175,8 +175,7 @@ class Comparison:
                 verdicts.append(DIFFERENT)
             else:
                 verdicts.append(MISSING)
-        columns = {"nth": numbers([event.nth for event in missing]), "verdict": texts(verdicts)}
-        self._database.append("verdicts", columns)
+        self._database.insert("verdicts", zip((event.nth for event in missing), verdicts, strict=True))
 
     def conclude(self) -> None:
         """Fill `differences`, once everything that needs it was asked for again."""
@@ -216,8 +215,7 @@ class Comparison:
 
     def suspects(self) -> Iterator[tuple[str, int, int]]:
         """Their places, in order."""
-        for batch in self._database.stream("SELECT DISTINCT * FROM suspects ORDER BY ALL"):
-            yield from zip(*(batch.column(name).to_pylist() for name in ("phase", "number", "place")), strict=True)
+        return self._database.tuples("SELECT DISTINCT * FROM suspects ORDER BY ALL")
 
     def extras(self) -> list[ExtraEvents]:
         """The cells with the most events that do not belong to the plan."""

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
-from pipeline.identity.database import Database, numbers, texts
+from pipeline.identity.database import Database
 from pipeline.models import Step
 from pipeline.plan.requests.store import read_requests
 from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, LinesWriter, read_lines, sealed_file
@@ -127,25 +128,20 @@ def _add_altered(database: Database, altered: Sequence[Altered]) -> None:
         "CREATE TABLE named AS SELECT * EXCLUDE (day) FROM differences"
         f" QUALIFY row_number() OVER (PARTITION BY kind ORDER BY phase, number, place, hi, lo) <= {MOST_NAMED}"
     )
-    hi, lo = halves([one.uuid for one in altered])
-    names, nothing = texts([one.event for one in altered]), numbers([0] * len(altered))
-    columns = {
-        "kind": texts([ALTERED] * len(altered)), "phase": texts([one.phase for one in altered]),
-        "number": numbers([one.request for one in altered]), "place": numbers([one.index for one in altered]),
-        "hi": hi, "lo": lo, "event": names, "name": names, "person": nothing, "time": nothing,
-    }  # fmt: skip
-    database.append("named", columns)
+    database.insert("named", (
+        (ALTERED, one.phase, one.request, one.index, *divmod(UUID(one.uuid).int, 1 << 64), one.event, one.event, 0, 0)
+        for one in altered
+    ))  # fmt: skip
 
 
 def _placed(database: Database, relation: str, plan: Plan, directory: Directory) -> Iterator[_Named]:
     """The rows of a relation with the columns of `named`, with file and row; events that are not of the plan come
     first."""
-    lines = [
-        (phase, one.number, one.first) for phase in PHASES if phase != EVENTS for one in read_requests(directory, phase)
-    ]
     database.run("CREATE OR REPLACE TABLE line_requests (phase VARCHAR, number BIGINT, first BIGINT)")
-    columns = {"number": numbers([one[1] for one in lines]), "first": numbers([one[2] for one in lines])}
-    database.append("line_requests", {"phase": texts([one[0] for one in lines]), **columns})
+    lines = (
+        (phase, one.number, one.first) for phase in PHASES if phase != EVENTS for one in read_requests(directory, phase)
+    )
+    database.insert("line_requests", lines)
     query = (
         "SELECT kind, named.phase, named.number, named.place, named.hi, named.lo, event, named.name, named.person,"
         " named.time, coalesce(part, 0),"
@@ -156,7 +152,7 @@ def _placed(database: Database, relation: str, plan: Plan, directory: Directory)
         f" ORDER BY list_position({list(PHASES)}, named.phase) NULLS FIRST, part, 12, position, kind,"
         " named.hi, named.lo"
     )
-    found = (_Named(*row) for batch in database.stream(query) for row in zip(*batch.to_pydict().values(), strict=True))
+    found = (_Named(*row) for row in database.tuples(query))
     for phase, of_phase in groupby(found, key=lambda one: one.phase):
         if phase is None:
             yield from (one._replace(part="") for one in of_phase)

@@ -45,7 +45,7 @@ def sent(script: Script, *, tries: int | None = None, seconds: float = 60.0) -> 
 
 def send_all(destination: Destination, retry_policy: RetryPolicy, stop: threading.Event) -> SendResult:
     throttle = Throttle(RateController(8))
-    return send_with_retries(destination, request_of(b"body"), retry_policy, throttle, stop, lambda failed: None)
+    return send_with_retries(destination.send, request_of(b"body"), retry_policy, throttle, stop, lambda failed: None)
 
 
 @pytest.mark.parametrize(("status", "retries"), [(408, 0), (429, 1), (500, 4), (502, 0), (503, 1), (504, 4)])

@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,9 +20,9 @@ from pipeline import extractors
 from pipeline.errors import UnfitExport
 from pipeline.extractors.file_rules import FileRules
 from pipeline.id_hash import hash_id
-from pipeline.identity.event_ids import count_without_events, looks_like_float, write_sent_ids
+from pipeline.identity.database import Database
+from pipeline.identity.event_ids import count_one_day_people, count_without_events, find_floats, looks_like_float
 from pipeline.identity.kinds import FLOAT as FLOAT_FLAG
-from pipeline.identity.no_identities import NoIdentities
 from pipeline.identity.observed_pairs import ObservedPairs
 from pipeline.models import Note, PersonUpdate
 from pipeline.options import PlanOptions
@@ -31,7 +30,7 @@ from pipeline.transform.facts import facts_file
 from tests.support.commands import in_process
 from tests.support.identity_pairs import SeenId
 from tests.support.services import NOW
-from tests.support.stated import event_ids_of, statements
+from tests.support.stated import add_seen, statements
 
 NUMBERS = st.sampled_from([0, 7, 42, -3, 1000, 2**53 - 1, 2**53, 10**17])
 FORMS = st.sampled_from(["{}", "{}.0", "{:.1e}", "{:.0e}", "u-{}", "{}.00", "{}.5"])
@@ -71,32 +70,28 @@ def test_ids_are_found_wherever_they_are(files: list[list[tuple[str, str | None,
         pairs = found_in.stated("pairs")
         if pairs:
             found_in.add_pairs(ObservedPairs(found_in.database), [(number, 1) for number in range(len(files))])
-        found = found_in.event_ids(Path(folder) / "ids", pairs=pairs)
-        profiled = write_sent_ids(
-            found_in.database,
-            [np.array([hash_id(one) for rows in files for *_, one in rows if one], np.uint64)],
-            Path(folder) / "sent",
-        )
-        plain = event_ids_of(
-            [SeenId(hash_id(user), row, last=row) for rows in files for row, (user, *_) in enumerate(rows)],
-            Path(folder) / "plain",
-        )
+        found_in.add_event_ids(pairs=pairs)
+        found_in.database.run("CREATE TABLE sent_ids (person UBIGINT)")
+        found_in.database.insert("sent_ids", ((hash_id(one),) for rows in files for *_, one in rows if one))
+        plain = [SeenId(hash_id(user), row, last=row) for rows in files for row, (user, *_) in enumerate(rows)]
         rows = [row for some in files for row in some]
         events, profiles = {user for user, *_ in rows}, {profile for *_, profile in rows if profile}
         every = events | profiles | {other for _, other, _ in rows if other}
         written = {m[1] for one in every if (m := FLOAT.fullmatch(one)) and abs(int(m[1])) < 2**53}
         large = {one for one in every if (m := FLOAT.fullmatch(one)) and m[1] not in written}
         large |= {one for one in every if "e+1" in one and one[-2:] >= "16"}
-        counts = found.floats(profiled)
+        counts = find_floats(found_in.database)
         expected = (len(written), len(written & (events | profiles)), len(large))
-        alone = NoIdentities()
-        assert count_without_events(found, profiled, alone.person_numbers, alone.persons) == len(profiles - events)
+        count_one_day_people(found_in.database, ())
+        assert count_without_events(found_in.database) == len(profiles - events)
         assert (counts[:3] if counts else (0, 0, 0)) == expected
-        without_places = [
-            [(*row[:3], *row[4:]) for some in made for row in some.tolist()]
-            for made in (found.chunks(), plain.chunks())
-        ]
-        assert without_places[0] == without_places[1]
+        with Database(Path(folder)) as database:
+            add_seen(database, plain)
+            assert _counted(found_in.database) == _counted(database)
+
+
+def _counted(database: Database) -> list[Any]:
+    return database.rows('SELECT person, time, events, "user" & 1, last FROM ids WHERE events > 0 ORDER BY person')
 
 
 def as_csv(path: Path, rows: list[dict[str, Any]]) -> None:

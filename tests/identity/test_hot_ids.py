@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.identity.event_ids import AT_ONCE, EVENTS_PER_MINUTE, EventIds, HotIds, hot_ids
+from pipeline.identity.database import Database
+from pipeline.identity.event_ids import EVENTS_PER_MINUTE, HotId, hot_ids
 from pipeline.identity.kinds import PLACE_SHIFT
 from pipeline.options import PlanOptions
 from tests.support.identity_pairs import SeenId
-from tests.support.stated import event_ids_of
+from tests.support.stated import add_seen
 from tests.support.tiny_tool import write
 
 
@@ -28,21 +29,21 @@ def seen(*ids: tuple[int, int]) -> list[SeenId]:
     return made
 
 
-def hot(ids: list[SeenId], at_once: int = AT_ONCE) -> HotIds | None:
-    with TemporaryDirectory() as folder:
-        event_ids_of(ids, Path(folder) / "ids")
-        return hot_ids(EventIds(Path(folder) / "ids", at_once))
+def hot(ids: list[SeenId]) -> list[HotId]:
+    with TemporaryDirectory() as folder, Database(Path(folder)) as database:
+        add_seen(database, ids)
+        return hot_ids(database)
 
 
 def test_the_limit_itself_is_not_above_it() -> None:
-    """5,000 events of one id are within the limit; one more is not, and takes as many minutes as its events are times
-    the limit, rounded up. Many ids whose hashes begin alike, each below the limit, do not count as one hot id."""
-    assert hot(seen((7, EVENTS_PER_MINUTE))) is None
-    assert hot(seen((7, EVENTS_PER_MINUTE + 1))) == HotIds(1, EVENTS_PER_MINUTE + 1, 0, 0)
-    assert [HotIds(1, events, 0, 0).minutes for events in (5_001, 10_000, 10_000_000)] == [2, 2, 2_000]
+    """5,000 events of one id are within the limit; one more is not, and takes as many minutes as its events are times the
+    limit, rounded up. Many ids whose hashes begin alike, each below the limit, do not count as one hot id."""
+    assert hot(seen((7, EVENTS_PER_MINUTE))) == []
+    assert hot(seen((7, EVENTS_PER_MINUTE + 1))) == [HotId(7, EVENTS_PER_MINUTE + 1, 0)]
+    assert [HotId(7, events, 0).minutes for events in (5_001, 10_000, 10_000_000)] == [2, 2, 2_000]
     alike = [(7 + number, 900) for number in range(20)]
-    assert hot(seen(*alike)) is None
-    assert hot(seen(*alike, (99, 6000))) == HotIds(1, 6000, 18, 0)
+    assert hot(seen(*alike)) == []
+    assert hot(seen(*alike, (99, 6000))) == [HotId(99, 6000, 18 << PLACE_SHIFT)]
 
 
 @settings(max_examples=12)
@@ -51,12 +52,10 @@ def test_order_changes_nothing(counts: list[int], seed: int) -> None:
     """However the events are shuffled, the same ids are found."""
     whole = seen(*((number << 40, count) for number, count in enumerate(counts)))
     shuffled = random.Random(seed).sample(whole, len(whole))
-    found = hot(shuffled, at_once=2)
+    found = hot(shuffled)
     above = [count for count in counts if count > EVENTS_PER_MINUTE]
-    assert (found is None) == (not above)
-    if found is not None:
-        assert (found.ids, found.events) == (len(above), max(above))
-        assert found == hot(whole)
+    assert [one.events for one in found] == sorted(above, reverse=True)
+    assert found == hot(whole)
 
 
 @pytest.mark.parametrize("limit", [EVENTS_PER_MINUTE, EVENTS_PER_MINUTE + 1])

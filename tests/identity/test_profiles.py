@@ -21,7 +21,8 @@ from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_group, encode_profile
 from pipeline.errors import UsageError
 from pipeline.id_hash import hash_id
-from pipeline.identity.event_ids import EventIds, ProfileCounts, write_identified
+from pipeline.identity.database import Database
+from pipeline.identity.event_ids import ProfileCounts, write_identified
 from pipeline.identity.groups import GroupCounts, group_updates
 from pipeline.identity.kinds import ABSENT, NULL_ONCE, SET, SET_ONCE, UNSET
 from pipeline.identity.last_values import last_values, last_values_in
@@ -37,7 +38,7 @@ from pipeline.uuids import Hasher, namespace
 from pipeline.validator.rules import WITHOUT_TIME
 from tests.support.identity_pairs import AS_OF, SeenId
 from tests.support.plan_facts import facts
-from tests.support.stated import event_ids_of, statements
+from tests.support.stated import add_seen, statements
 
 HASHER = Hasher(namespace("tiny"))
 
@@ -377,9 +378,10 @@ def identified(
     """The table of these events: (id, whether it is a user's)."""
     place.mkdir(exist_ok=True)
     seen = [SeenId(hash_id(one), user=user) for one, user in events]
-    event_ids_of(seen, place / "ids")
     hashed = np.array([hash_id(one) for one in joined], np.uint64)
-    counts = write_identified(place / "identified", EventIds(place / "ids", 2), hashed)
+    with Database(place) as database:
+        add_seen(database, seen)
+        counts = write_identified(database, place / "identified", hashed)
     return IdentifiedIds(place / "identified"), counts
 
 

@@ -19,7 +19,7 @@ from pipeline.errors import BrokenLedger, UsageError
 from pipeline.id_hash import hash_id
 from pipeline.jobs.state import State, read_history
 from pipeline.ledger import BatchKey
-from pipeline.plan.duplicates import cells_of, hashes_of
+from pipeline.plan.duplicates import cells_of
 from pipeline.plan.requests.query import every_batch
 from pipeline.plan.requests.store import read_events
 from pipeline.plan.sealed.directory import PHASES, Directory
@@ -90,7 +90,7 @@ def test_exactly_what_the_ledger_settled_is_found(tmp_path: Path) -> None:
         if event is not None:
             person = hash_id(event["properties"]["distinct_id"])
             time = np.array([read_iso(event["timestamp"]).us])
-            cell = int(cells_of(hashes_of([event["event"]]), time)[0])
+            cell = int(cells_of(np.array([hash_id(event["event"])], np.uint64), time)[0])
         assert (int(found[uuid]["person"]), int(found[uuid]["cell"])) == (person, cell)
     assert len(np.concatenate([*settled_facts(place, every_batch(place))])) == 7 + 12 + 40 + 7
 

@@ -17,7 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.encoder.buffer import hash_events
+from pipeline.identity.kinds import PLACE_SHIFT
 from pipeline.models import Finding
+from pipeline.options import PlanOptions
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.plan.statistics.activity import UNITS, Activity, find_activity
 from pipeline.report.page.check_words import command_of
@@ -27,6 +29,7 @@ from tests.support.fact_rows import fact_tables
 from tests.support.tiny_tool import write
 
 LIMITS = {"second": 3, "minute": 5, "day": 8}
+ALLOWED = PlanOptions(per_second=3, per_minute=5, per_day=8)
 START = 1_650_000_000 * SECOND
 Act = tuple[int, int, int]
 """A person, a time in seconds, and the event's content."""
@@ -42,7 +45,13 @@ def activity_of(acts: list[Act], folder: Path) -> Activity:
         for place, (person, time, what) in enumerate(acts)
     ]  # fmt: skip
     with fact_tables(folder, facts) as tables:
-        return find_activity(tables, LIMITS)
+        return find_activity(tables, ALLOWED)
+
+
+def place_of(number: int) -> int:
+    """The place of an act by its number."""
+    block, row = divmod(number, 10)
+    return block << PLACE_SHIFT | row
 
 
 def late_of(acts: list[Act]) -> list[int]:
@@ -85,7 +94,7 @@ def test_counts_are_those_of_the_slow_way(acts: list[Act], tmp_path_factory: Any
     found = activity_of(acts, tmp_path_factory.mktemp("acts"))
     late = late_of(acts)
     assert (found.fast_ids, found.repeated) == slowly(acts)
-    assert (found.late, found.late_rows) == (len(late), tuple(divmod(place, 10) for place in late[:20]))
+    assert (found.late, found.late_rows) == (len(late), tuple(place_of(place) for place in late[:20]))
 
 
 def test_the_worst_comes_first_with_its_first_event(tmp_path: Path) -> None:
@@ -93,7 +102,7 @@ def test_the_worst_comes_first_with_its_first_event(tmp_path: Path) -> None:
     acts = [(1, 10, 0), (2, 10, n := 1), *[(2, 500, n)] * 7, *[(3, 900 + second * 10, 2) for second in range(6)]]
     found = activity_of(acts, tmp_path)
     assert [(one.events, one.unit) for one in found.busy] == [(7, "second"), (6, "minute")]
-    assert (found.busy[0].time, found.busy[0].block, found.busy[0].row) == (START + 500 * SECOND, 0, 2)
+    assert (found.busy[0].time, found.busy[0].row, found.busy[0].id) == (START + 500 * SECOND, 2, "u-1")
     assert found.fast_ids == 2
 
 
@@ -106,7 +115,7 @@ def test_a_stream_of_equal_events_is_not_recorded_twice(tmp_path: Path) -> None:
     twice = [(4, second * 60, 5) for second in range(30) for _ in range(2)]
     found = activity_of([*stream, *burst, *different, *twice], tmp_path / "b")
     assert found.repeated == {"5": 30}
-    assert (found.repeats[0].row, found.repeats[0].other, found.repeats[0].name) == ((22, 4), (22, 5), "5")
+    assert (found.repeats[0].row, found.repeats[0].other, found.repeats[0].name) == (place_of(224), place_of(225), "5")
 
 
 def test_events_that_differ_in_time_and_uuid_alone_have_one_hash() -> None:

@@ -17,6 +17,7 @@ from pipeline.models import SealedOptions
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.statistics import coverage as plan_coverage
+from pipeline.plan.statistics import spilling_counts
 from pipeline.plan.statistics.coverage import Coverage, EventCoverage, FieldCoverage
 from tests.golden.samples import AS_OF, GOLDEN, SAMPLES
 
@@ -225,7 +226,7 @@ def test_more_names_than_are_listed_are_counted(tmp_path: Path, monkeypatch: pyt
     """The most frequent are listed, all are counted, and counts on disk are merged."""
     monkeypatch.setattr(plan_coverage, "MOST_FIELDS", 5)
     monkeypatch.setattr(plan_coverage, "MOST_EVENTS", 2)
-    monkeypatch.setattr(plan_coverage, "MOST_KEYS", 3)
+    monkeypatch.setattr(spilling_counts, "MOST_KEYS", 3)
     source = written(tmp_path)
     coverage = coverage_of(planned(tmp_path, source, max_rejects="100%"))
     assert (coverage.fields_total.met, coverage.fields_total.listed, len(coverage.fields)) == (21, 5, 5)

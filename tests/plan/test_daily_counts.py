@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.plan.statistics.daily_counts import DailyCounts, OtherCells
+from pipeline.plan.statistics.daily_counts import DailyCounts
+from pipeline.plan.statistics.spilling_counts import SpillingCounts
 from pipeline.timestamps import DAY
 from tests.support.fact_rows import fact_tables
 
@@ -30,7 +31,7 @@ def test_daily_counts_add_up_whether_or_not_they_fit_in_memory(
 ) -> None:
     """Sorted, each once: events that are sent, skips and rejects."""
     place = tmp_path_factory.mktemp("cells")
-    cells, expected = OtherCells(place, most), Counter[tuple[str, int, str]]()
+    cells, expected = SpillingCounts(place / "cells.jsonl", most), Counter[tuple[str, int, str]]()
     for counts in others:
         cells.add(counts)
         expected.update(counts)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pipeline.identity.database import Database
 from pipeline.models import Finding
 from pipeline.options import PlanOptions
 from pipeline.plan.checks import run_checks
-from pipeline.plan.statistics.history import History, HistoryBuilder
+from pipeline.plan.statistics.history import MOST_NAMES, History, read_history
 from tests.support.plan_facts import facts
 
 FIRST = 18_000
@@ -31,14 +34,16 @@ WEEKS = {
 
 def history_of(counts: Mapping[str, Any], *others: tuple[str, int, int]) -> History:
     """A history with these events a day, by name, and with others: a name, a day and how many."""
-    builder = HistoryBuilder()
-    for other in others:
-        builder.add(*other)
-    for name in sorted(counts):
-        for day, count in enumerate(counts[name]):
-            if count > 0:
-                builder.add(name, FIRST + day, int(count))
-    return builder.history()
+    by_day = ((name, FIRST + day, int(n)) for name, some in counts.items() for day, n in enumerate(some) if n > 0)
+    return _read([*others, *by_day])
+
+
+def _read(rows: Sequence[tuple[str, int, int]], most_names: int = MOST_NAMES) -> History:
+    """The history of these names, days and numbers of events."""
+    with TemporaryDirectory() as folder, Database(Path(folder)) as database:
+        database.run("CREATE TABLE days (name VARCHAR, day BIGINT, events BIGINT)")
+        database.insert("days", rows)
+        return read_history(database, most_names)
 
 
 def found_in(counts: Mapping[str, Any], **thresholds: Any) -> dict[str, Finding]:
@@ -217,10 +222,7 @@ def test_clocks_that_are_years_off_hide_nothing() -> None:
 
 def test_series_of_few_names_are_kept_and_all_spans() -> None:
     """The most frequent names; so memory does not grow with names that occur once."""
-    builder = HistoryBuilder(most_names=2)
-    for name, count in [("a", 5), ("b", 1), ("c", 9), ("d", 3)]:
-        builder.add(name, FIRST, count)
-    history = builder.history()
+    history = _read([("a", FIRST, 5), ("b", FIRST, 1), ("c", FIRST, 9), ("d", FIRST, 3)], most_names=2)
     assert list(history.names) == ["c", "a"]
     assert set(history.spans) == set("abcd")
     assert history.total.counts.tolist() == [18]

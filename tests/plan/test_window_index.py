@@ -33,7 +33,7 @@ from tests.support.identity_pairs import (
     sightings_of,
 )
 from tests.support.identity_pairs import Seen as Rows
-from tests.support.stated import event_ids_of
+from tests.support.stated import add_seen
 
 IDS = st.sampled_from(["u0", "u1", "u2", "d0", "d1", "d2", "d3"])
 KIND = st.sampled_from(["row", "row", "identify", "alias", "merge"])
@@ -58,13 +58,13 @@ class Series:
         place = Directory(self.folder / str(len(list(self.folder.iterdir()))))
         place.scratch.mkdir(parents=True)
         seen = event_ids(events, users_of(events))
-        ids = event_ids_of(seen, place.scratch / "ids")
         with Database(place.scratch) as database:
+            add_seen(database, seen)
             observed = ObservedPairs(database)
             observed.add(
                 0, (ObservedPair(p.anonymous, p.user, KINDS[p.kind], p.at or 0, p.at or 0, 1, 1) for p in pairs)
             )
-            write_window_index(place, observed, ids, {})
+            write_window_index(place, observed, {})
             observed.add(1, earlier_pairs(place, self.state.identities, pending_merges=False))
 
             def look(hashed: Any, order: Any) -> IdActivity:
@@ -150,9 +150,9 @@ def test_sightings_are_folded(tmp_path_factory: pytest.TempPathFactory, rows: li
     folder = tmp_path_factory.mktemp("seen")
     place = Directory(folder)
     place.scratch.mkdir()
-    ids = event_ids_of([SeenId(*row) for row in rows], place.scratch / "ids")
     with Database(place.scratch) as database:
-        write_window_index(place, ObservedPairs(database), ids, {})
+        add_seen(database, [SeenId(*row) for row in rows])
+        write_window_index(place, ObservedPairs(database), {})
     found = [one for chunk in WindowIndex(place).sightings() for one in chunk.tolist()]
     expected = {
         id: (min(at for one, at, _ in rows if one == id), any(user for one, _, user in rows if one == id))

@@ -7,10 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
-
-from pipeline.identity.database import Database, hashes_column, numbers
-from pipeline.identity.event_ids import EventIds, write_event_ids
+from pipeline.identity.database import Database
+from pipeline.identity.event_ids import add_event_ids
 from pipeline.models import GroupUpdate, Link, PersonUpdate
 from pipeline.plan.statements import Statements
 from pipeline.transform.events import Events, Stated
@@ -42,14 +40,9 @@ def write_statements(events: Events, folder: Path, number: int) -> list[int]:
     return users
 
 
-def event_ids_of(seen: Sequence[SeenId], path: Path) -> EventIds:
-    """The ids of events, as a file at `path`."""
-    with Database(path.parent) as database:
-        database.run(
-            "CREATE TABLE seen (person UBIGINT, time BIGINT, events BIGINT, place BIGINT, u BIGINT, last BIGINT)"
-        )
-        columns = {name: numbers([int(getattr(one, name)) for one in seen]) for name in SeenId._fields[1:]}
-        person = hashes_column(np.array([one.hashed for one in seen], np.uint64))
-        in_order = ("time", "events", "place", "user", "last")
-        database.append("seen", {"person": person, **{name: columns[name] for name in in_order}})
-        return write_event_ids(database, 'SELECT * EXCLUDE (u), u::UINTEGER AS "user" FROM seen', path)
+def add_seen(database: Database, seen: Sequence[SeenId]) -> None:
+    """Make the table of the ids of events."""
+    database.run("CREATE TABLE seen (person UBIGINT, time BIGINT, events BIGINT, place BIGINT, u BIGINT, last BIGINT)")
+    names = ("hashed", "time", "events", "place", "user", "last")
+    database.insert("seen", ([int(getattr(one, name)) for name in names] for one in seen))
+    add_event_ids(database, 'SELECT * EXCLUDE (u), u::UINTEGER AS "user" FROM seen')

@@ -19,22 +19,21 @@ from pipeline.identity.database import Database
 from pipeline.plan.canary.lines import Hashes, SealedLines, group_hash
 from pipeline.plan.canary.people import (
     Candidates,
+    Line,
     NamedEvents,
-    OwnEvents,
+    Person,
+    add_events,
     add_rules,
     find_candidates,
-    find_events,
-    opened,
 )
 from pipeline.plan.canary.strata import Stratum, in_order
+from pipeline.plan.fact_tables import FactTables
 from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory
 from pipeline.plan.sealed.facts import Canary, LargePerson
 
 LARGE_SHARE, LEAST_LARGE = 10, 10
 """A person with more than this part of a sample is large, or one with this many events in a small sample."""
 MOST_NOT_SHOWN = 20
-Line = tuple[str, int]
-"""A phase, and the number of a line in its sealed file, from 0."""
 
 
 class ChosenCanary(NamedTuple):
@@ -43,21 +42,6 @@ class ChosenCanary(NamedTuple):
     seal: Canary
     ids: Hashes
     lines: Mapping[str, list[int]]
-
-
-class Person(msgspec.Struct):
-    """Everything about one person: its number, one of its ids, its events, its lines, and what all of these show."""
-
-    number: int
-    name: str
-    events: int = 0
-    lines: list[Line] = msgspec.field(default_factory=list)
-    strata: set[Stratum] = msgspec.field(default_factory=set)
-
-    @property
-    def size(self) -> int:
-        """How much is sent for the person, without groups."""
-        return self.events + len(self.lines)
 
 
 class _Ids(NamedTuple):
@@ -69,26 +53,25 @@ class _Ids(NamedTuple):
     number: dict[str, int]
 
 
-def choose_canary(directory: Directory, most: int, paths: Sequence[str]) -> ChosenCanary:
+def choose_canary(tables: FactTables, directory: Directory, most: int, paths: Sequence[str]) -> ChosenCanary:
     """The sample of at most `most` events; empty if every person has more. `paths` are the paths of the files read."""
     large = max(most // LARGE_SHARE, LEAST_LARGE)
     lines = SealedLines(directory)
-    with opened(directory) as database:
-        candidates = find_candidates(database, most, large)
-        add_rules(database, directory, paths, candidates)
-        candidates.events.update(lines.strata)
-        candidates.ids.update(lines.candidates)
-        persons, ids = _people(database, lines, candidates, most)
-        first = [("groups", number) for number in lines.first_groups]
-        choice = _Choice(most, first, _groups_reader(database, directory, lines))
-        strata = in_order(candidates.events)
-        shows = {stratum: _of(persons, ids, candidates.ids[stratum]) for stratum in strata}
-        for stratum, some in shows.items():
-            for person in some:
-                person.strata.add(stratum)
-        named = _choose(choice, shows, large)
-        chosen = [person.number for person in choice.chosen]
-        least = 0 if chosen else len(first) + min((one.size for one in persons), default=0) or _least(database)
+    candidates = find_candidates(tables, most, large)
+    add_rules(tables, directory, paths, candidates)
+    candidates.events.update(lines.strata)
+    candidates.ids.update(lines.candidates)
+    persons, ids = _people(tables, lines, candidates, most)
+    first = [("groups", number) for number in lines.first_groups]
+    choice = _Choice(most, first, _groups_reader(tables, directory, lines))
+    strata = in_order(candidates.events)
+    shows = {stratum: _of(persons, ids, candidates.ids[stratum]) for stratum in strata}
+    for stratum, some in shows.items():
+        for person in some:
+            person.strata.add(stratum)
+    named = _choose(choice, shows, large)
+    chosen = [person.number for person in choice.chosen]
+    least = 0 if chosen else len(first) + min((one.size for one in persons), default=0) or _least(tables)
     not_shown = [stratum for stratum in shows if stratum not in choice.shown]
     by_phase: dict[str, list[int]] = {}
     for phase, number in sorted(choice.lines if chosen else ()):
@@ -128,8 +111,7 @@ def _people(database: Database, lines: SealedLines, candidates: Candidates, most
     order = np.argsort(hashes, kind="stable")
     numbers = np.fromiter(of_id.values(), np.int64, len(of_id))
     ids = _Ids(hashes[order], numbers[order], {text: of_id[text] for text in texts})
-    for index, events in find_events(database, of_id).items():
-        _add_events(persons[index], events)
+    add_events(database, of_id, persons)
     for phase, whose in lines.whose.items():
         own = np.flatnonzero(np.isin(whose, ids.hashes))
         of_person = ids.persons[np.searchsorted(ids.hashes, whose[own])]
@@ -140,11 +122,6 @@ def _people(database: Database, lines: SealedLines, candidates: Candidates, most
             if not too_many[index]:
                 persons[index].lines.append((phase, line))
     return persons, ids
-
-
-def _add_events(person: Person, own: OwnEvents) -> None:
-    person.name, person.events = own.name, own.events
-    person.strata |= own.strata
 
 
 def _hashes(ids: Sequence[str]) -> Hashes:

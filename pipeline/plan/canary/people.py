@@ -1,4 +1,4 @@
-"""Queries over the facts of the blocks: people who show a stratum, and all events of some people.
+"""Queries over the events that are sent (`fact_tables`): people who show a stratum, and all events of some people.
 
 Candidates are the people of the events with the smallest digests, so they depend neither on workers nor on the
 order of files. People with few events come first.
@@ -7,29 +7,24 @@ order of files. People with few events come first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
 
-from pipeline.identity.database import Database, file_at, files_in, numbers, texts
+from pipeline.identity.database import Database
 from pipeline.plan.blocks import read_blocks
 from pipeline.plan.canary.strata import EACH, Stratum
-from pipeline.plan.requests.query import MEMORY
 from pipeline.plan.samples.source_pairs import SourcePair
 from pipeline.plan.sealed.directory import Directory, read_lines
 from pipeline.transform.staged import events_file, unstage
 
+Line = tuple[str, int]
+"""A phase, and the number of a line in its sealed file, from 0."""
 MOST_STRATA = 4_096
 """At most this many event names in a year, those with the smallest digests: a sample does not show more."""
 _OF_FEW, _OF_MANY = 64, 16
 """In each stratum, the people of this many events are candidates: events of people with few events, and of people with
 many."""
-_COPIES = (
-    "SELECT CAST(block[2:] AS UINTEGER) AS block, row, position FROM read_csv({file}, header = false, delim = ',',"
-    " quote = '', escape = '', auto_detect = false, columns = {{'block': 'VARCHAR', 'row': 'UINTEGER',"
-    " 'position': 'USMALLINT', 'ordinal': 'BIGINT', 'code': 'VARCHAR'}}) WHERE code <> '\"\"]'"
-)
 
 
 class Candidates(NamedTuple):
@@ -40,36 +35,28 @@ class Candidates(NamedTuple):
     more: bool
 
 
-class OwnEvents(msgspec.Struct):
-    """The events of one person: how many, the first of its ids, and what they show."""
+class Person(msgspec.Struct):
+    """Everything about one person: its number, one of its ids, its events, its lines, and what all of these show."""
 
+    number: int
+    name: str
     events: int = 0
-    name: str = ""
+    lines: list[Line] = msgspec.field(default_factory=list)
     strata: set[Stratum] = msgspec.field(default_factory=set)
 
-
-@contextmanager
-def opened(directory: Directory) -> Iterator[Database]:
-    """A database with the view `events` of what is sent in the phase events."""
-    facts = files_in(directory.block_facts)
-    if not any(directory.block_facts.glob("*.parquet")):
-        facts = (
-            "(SELECT 0 AS block, 0 AS row, 0 AS position, '' AS kind, '' AS name, '' AS distinct_id, 0 AS person,"
-            " 0 AS time, 0 AS content_lo WHERE false)"
-        )
-    copies = _COPIES.format(file=file_at(directory.copies))
-    with Database(directory.scratch, memory=MEMORY, threads=2) as database:
-        database.run(
-            "CREATE VIEW events AS SELECT block, row, position, name, distinct_id, person, content_lo,"
-            f" year(make_timestamp(CAST(time AS BIGINT))) AS year FROM {facts} AS facts"
-            f" ANTI JOIN ({copies}) USING (block, row, position) WHERE kind = 'event'"
-        )
-        yield database
+    @property
+    def size(self) -> int:
+        """How much is sent for the person, without groups."""
+        return self.events + len(self.lines)
 
 
 def find_candidates(database: Database, most: int, large: int) -> Candidates:
     """The event names in a year, each with ids of people who have at most `most` events; people with more than `large`
     come last."""
+    database.run(
+        "CREATE VIEW events AS SELECT block, row, position, name, distinct_id, person, content_lo,"
+        " year(make_timestamp(CAST(time AS BIGINT))) AS year FROM sent"
+    )
     database.run("CREATE TABLE strata AS SELECT name, year, count(*) AS events FROM events GROUP BY name, year")
     database.run(f"CREATE TABLE kept AS SELECT * FROM strata ORDER BY md5(name || year), name LIMIT {MOST_STRATA}")
     database.run(
@@ -104,8 +91,7 @@ def add_rules(database: Database, directory: Directory, paths: Sequence[str], fo
     if not rows:
         return
     database.run("CREATE TABLE rules (block BIGINT, row BIGINT, rule VARCHAR)")
-    blocks, places, rules = zip(*rows, strict=True)
-    database.append("rules", {"block": numbers(blocks), "row": numbers(places), "rule": texts(rules)})
+    database.insert("rules", rows)
     query = "SELECT rule, distinct_id FROM events JOIN rules USING (block, row) ORDER BY rule, block, row, position"
     for rule, distinct_id in database.rows(query):
         stratum = Stratum("rule", rule)
@@ -113,25 +99,24 @@ def add_rules(database: Database, directory: Directory, paths: Sequence[str], fo
         found.ids.setdefault(stratum, []).append(distinct_id)
 
 
-def find_events(database: Database, owners: Mapping[str, int]) -> dict[int, OwnEvents]:
-    """The events of these ids, by the number of their person; the table `theirs` has their places."""
+def add_events(database: Database, owners: Mapping[str, int], persons: Sequence[Person]) -> None:
+    """Add the events of these ids to their people, who are given by number; the table `theirs` has their places. A
+    person's name becomes the first of its ids that has events."""
     database.run("CREATE TABLE ids (distinct_id VARCHAR, owner BIGINT)")
-    database.append("ids", {"distinct_id": texts(list(owners)), "owner": numbers(list(owners.values()))})
+    database.insert("ids", owners.items())
     database.run(
         "CREATE TABLE theirs AS SELECT owner, block, row, position, name, year, distinct_id"
         " FROM events JOIN ids USING (distinct_id)"
     )
-    found: dict[int, OwnEvents] = {}
     query = (
         "SELECT owner, name, year, count(*), min(distinct_id) FROM theirs GROUP BY owner, name, year"
         " ORDER BY owner, name, year"
     )
     for owner, name, year, events, distinct_id in database.rows(query):
-        own = found.setdefault(owner, OwnEvents(name=distinct_id))
+        own = persons[owner]
+        own.name = min(own.name, distinct_id) if own.events else distinct_id
         own.events += events
-        own.name = min(own.name, distinct_id)
         own.strata.add(Stratum("event", name, str(year)))
-    return found
 
 
 class NamedEvents:

@@ -27,7 +27,7 @@ from pipeline.option_types import CheckRule
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.facts import Coverage
 from pipeline.plan.sealed.manifest import PeopleSeal, RowCounts
-from pipeline.plan.statistics.activity_facts import ActivityFacts
+from pipeline.plan.statistics.activity import Activity
 from pipeline.plan.statistics.daily_counts import day_name
 from pipeline.plan.statistics.drift import DriftFacts
 from pipeline.plan.statistics.history import History
@@ -133,7 +133,7 @@ class PlanFacts:
     copies: Mapping[str, CopiedRows] = field(default_factory=dict)
     history: History = field(default_factory=History)
     hours: HourHistory = field(default_factory=HourHistory)
-    activity: ActivityFacts = field(default_factory=ActivityFacts)
+    activity: Activity = field(default_factory=Activity)
     paths: Sequence[str] = ()
     unread: Sequence[str] = ()
     thresholds: PlanOptions = field(default_factory=PlanOptions)

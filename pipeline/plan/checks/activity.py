@@ -5,10 +5,12 @@ from __future__ import annotations
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of
 from pipeline.text import are, pluralize, printable
+from pipeline.timestamps import SECOND, format_utc
 
 _LEAST_REPEATED = 10
 _NAMES_SHOWN = 3
 _LEAST_LATE = 10
+_CHARACTERS = 60
 
 
 @check("inhuman_rate", "warning")
@@ -18,7 +20,11 @@ def inhuman_rate(facts: PlanFacts) -> Finding | None:
     return finding_of(
         f"{pluralize(found.fast_ids, 'id')} with more events than a person makes (over {limits.per_second:,} in a"
         f" second, {limits.per_minute:,} in a minute or {limits.per_day:,} in a day)",
-        found.fast,
+        [
+            f"{printable(one.id, _CHARACTERS)} has {one.events:,} in the {one.unit}"
+            f" {format_utc(one.time)[: 10 if one.unit == 'day' else 20]} ({facts.row_at(one.row)})"
+            for one in found.busy
+        ],
         found.fast_ids,
     )
 
@@ -31,12 +37,16 @@ def near_duplicates(facts: PlanFacts) -> Finding | None:
     if count < _LEAST_REPEATED or count * 100 <= facts.thresholds.repeated * events:
         return None
     names = list(found.repeated.items())
-    shown = ", ".join(f"{printable(name, 60)} {number:,}" for name, number in names[:_NAMES_SHOWN])
+    shown = ", ".join(f"{printable(name, _CHARACTERS)} {number:,}" for name, number in names[:_NAMES_SHOWN])
     more = f", {len(names) - _NAMES_SHOWN:,} more names" if len(names) > _NAMES_SHOWN else ""
     return finding_of(
         f"{count:,} of {pluralize(events, 'event')} ({count / events:.2%}) repeat an earlier event of the same person"
         f" in the same second, with another uuid ({shown}{more})",
-        found.repeats,
+        [
+            f"{printable(one.name, _CHARACTERS)} at {format_utc(one.time // SECOND * SECOND)}"
+            f" ({facts.row_at(one.row)} and {facts.row_at(one.other)})"
+            for one in found.repeats
+        ],
         count,
     )
 
@@ -51,6 +61,6 @@ def rows_not_in_time_order(facts: PlanFacts) -> Finding | None:
         f"{pluralize(found.late, 'event')} {are(found.late)} listed after a later event of the same person and UTC day"
         " in the export, and have properties that the service copies to the person: it keeps the value that arrives"
         " last",
-        found.late_rows,
+        [facts.row_at(row) for row in found.late_rows],
         found.late,
     )

@@ -7,7 +7,6 @@ and the digest of their event. Requests are read only if an event differs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -138,7 +137,7 @@ class Joined:
     def leave_out(self, same: list[int]) -> None:
         """Once all pairs are read, remove the rows from `differing` whose events turned out to be the same."""
         if same:
-            self.database.append("same", {"id": numbers(same)})
+            self.database.insert("same", zip(same, strict=True))
 
     def merged(self) -> int:
         """How many merges only A has because an earlier plan sent them, so B leaves them out."""
@@ -147,26 +146,25 @@ class Joined:
             return 0
         for side, opened in self._sides.items():
             self.database.run(f"CREATE TABLE links_{side} (link UBIGINT)")
-            links = read_lines(opened.directory.identities, SealedLink)
-            while some := list(islice(links, PAIRS_AT_ONCE)):
-                hashes = [hash_id(f"{one.other}\0{one.distinct_id}") for one in some]
-                self.database.append(f"links_{side}", {"link": numbers(hashes, np.uint64)})
+            links = ((one.other, one.distinct_id) for one in read_lines(opened.directory.identities, SealedLink))
+            self.database.insert(f"links_{side}", map(_hash_of_pair, links))
         self.database.run("CREATE TABLE settled (link UBIGINT)")
         query = f"SELECT anonymous_id, user_id FROM read_parquet({file_at(b.directory.pairs)}) WHERE reason = 'settled'"
-        for batch in self.database.stream(query, PAIRS_AT_ONCE):
-            pairs = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-            hashes = [hash_id(f"{anonymous}\0{user}") for anonymous, user in pairs]
-            self.database.append("settled", {"link": numbers(hashes, np.uint64)})
+        self.database.insert("settled", map(_hash_of_pair, self.database.tuples(query)))
         return self.database.number(
             "SELECT count(*) FROM links_a ANTI JOIN links_b USING (link) SEMI JOIN settled USING (link)"
         )
 
     def rekeyed(self) -> int:
         """How many rows of files that both exports have became an event with another uuid."""
-        pairs = [*_same_files(*(one.plan for one in self._sides.values()))]
         self.database.run("CREATE TABLE parts (a BIGINT, b BIGINT)")
-        self.database.append("parts", {side: numbers([pair[n] for pair in pairs]) for n, side in enumerate(SIDES)})
+        self.database.insert("parts", _same_files(*(one.plan for one in self._sides.values())))
         return self.database.number(_REKEYED)
+
+
+def _hash_of_pair(pair: tuple[str, str]) -> tuple[int]:
+    """The row for a merge: an anonymous id and the id that absorbs it."""
+    return (hash_id("\0".join(pair)),)
 
 
 def _key_of_update(event: bytes) -> bytes:

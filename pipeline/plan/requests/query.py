@@ -6,18 +6,15 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from pipeline.identity.database import Database, files_in, numbers, texts
+from pipeline.identity.database import Database, files_in
 from pipeline.ledger import BatchKey
 from pipeline.plan.requests.store import PackedRequest, check_digest, read_requests
 from pipeline.plan.sealed.directory import EVENTS, Directory, read_lines
 from pipeline.plan.sealed.manifest import read_plan
 
 MEMORY = "400MB"
-_AT_ONCE = 50_000
 
 
 @contextmanager
@@ -49,7 +46,7 @@ def add_facts(database: Database, directory: Directory, name: str = "facts") -> 
                 check_digest(directory, file, digest)
     bases = {request.part: request.number - request.nth for request in read_requests(directory, EVENTS)}
     database.run(f"CREATE TABLE {name}_bases (file BIGINT, base BIGINT)")
-    database.append(f"{name}_bases", {"file": numbers([*bases]), "base": numbers([*bases.values()])})
+    database.insert(f"{name}_bases", bases.items())
     database.run(
         f"CREATE VIEW {name} AS SELECT base + request AS number, facts.* EXCLUDE (filename) FROM"
         f" {files_in(directory.facts, 'filename = true')} AS facts LEFT JOIN {name}_bases AS bases"
@@ -67,16 +64,7 @@ ON ledger.phase = 'events' AND facts.number = ledger.number AND facts.place BETW
 def add_ledger(database: Database, batches: Iterable[tuple[BatchKey, str]], name: str = "ledger") -> None:
     """Add a table of batches with their state: phase, number, first, last (both inclusive, places in the request)."""
     database.run(f"CREATE TABLE {name} (phase VARCHAR, number BIGINT, first BIGINT, last BIGINT, state VARCHAR)")
-    remaining = iter(batches)
-    while some := list(islice(remaining, _AT_ONCE)):
-        columns: dict[str, Any] = {
-            "phase": texts([key.phase for key, _ in some]),
-            "number": numbers([key.request for key, _ in some]),
-            "first": numbers([key.first for key, _ in some]),
-            "last": numbers([key.last for key, _ in some]),
-            "state": texts([state for _, state in some]),
-        }
-        database.append(name, columns)
+    database.insert(name, ((*key, state) for key, state in batches))
 
 
 def line_states(directory: Directory, phase: str, batches: Iterable[tuple[BatchKey, str]]) -> Iterator[str]:

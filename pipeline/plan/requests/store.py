@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NamedTuple, Self
 
@@ -112,13 +111,12 @@ class RequestReader:
 
     def _open(self, name: str) -> None:
         self.close()
-        path = self._directory.path / name
         try:
             if self._digests is not None:
                 check_digest(self._directory, name, self._digests.get(name))
-            self._file, self._name = path.open("rb"), name
+            self._file, self._name = (self._directory.path / name).open("rb"), name
         except FileNotFoundError:
-            raise _missing(path) from None
+            raise _missing(self._directory, name) from None
 
     def close(self) -> None:
         if self._file is not None:
@@ -138,12 +136,12 @@ def check_digest(directory: Directory, name: str, digest: str | None) -> None:
         if digest_file(directory.path / name) != digest:
             raise _damaged(directory, name)
     except FileNotFoundError:
-        raise _missing(directory.path / name) from None
+        raise _missing(directory, name) from None
 
 
-def _missing(path: Path) -> StalePlan:
+def _missing(directory: Directory, name: str) -> StalePlan:
     return StalePlan(
-        f"{path} is missing from the plan", differences=[f"{_name(path)}: missing"],
+        f"{directory.path / name} is missing from the plan", differences=[f"{name}: missing"],
         hint="copy the whole directory again; plan again only if nothing was sent",
     )  # fmt: skip
 
@@ -153,8 +151,3 @@ def _damaged(directory: Directory, name: str) -> StalePlan:
         f"{directory.path / name} was changed after it was sealed", differences=[f"{name}: changed after sealing"],
         hint="restore the plan's directory from a copy; plan again only if nothing was sent",
     )  # fmt: skip
-
-
-def _name(path: Path) -> str:
-    """The name of a file of requests or facts below the plan's directory."""
-    return f"{path.parent.name}/{path.name}"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from pipeline.encoder.event import Encoder
 from pipeline.engines.engine import Engine
 from pipeline.fragment import deflate
 from pipeline.id_hash import hash_id
-from pipeline.identity.event_ids import EVENTS_PER_MINUTE, EventIds
+from pipeline.identity.event_ids import HotId
 from pipeline.models import Step
 from pipeline.plan.blocks import planned_tasks
 from pipeline.plan.canary.choose import ChosenCanary
@@ -48,7 +47,7 @@ class RequestPlan(NamedTuple):
     encoder: Encoder
     events: int
     ordered: bool
-    ids: EventIds
+    hot: Sequence[HotId]
     canary: ChosenCanary | None = None
 
 
@@ -77,8 +76,8 @@ def _line_requests(
     name = f"requests/{phase}.pack"
     number = line = 0
     of_canary = 0 if plan.canary is None else len(plan.canary.lines.get(phase, ()))
-    with BytesWriter(directory.path / name) as fragments:
-        for lines in _line_blocks(path, of_canary):
+    with path.open("rb") as file, BytesWriter(directory.path / name) as fragments:
+        for lines in _line_blocks(file, of_canary):
             events = [encode(one) for one in lines]
             for first, last in batch_ranges([len(event) for event in events], plan.config.limits):
                 text = b",".join(events[first : last + 1])
@@ -93,9 +92,9 @@ def _line_requests(
         files[name] = fragments.close()
 
 
-def _line_blocks(path: Path, of_canary: int) -> Iterator[list[bytes]]:
+def _line_blocks(file: Iterable[bytes], of_canary: int) -> Iterator[list[bytes]]:
     """The lines of a sealed file in blocks; the first lines, which belong to the canary, by themselves."""
-    for lines in line_blocks(path):
+    for lines in line_blocks(file):
         for some in (lines[:of_canary], lines[of_canary:]):
             if some:
                 yield some
@@ -135,7 +134,7 @@ def _settings(directory: Directory, plan: RequestPlan) -> PackSettings:
     if len(survivors):
         merged = directory.scratch / "merged"
         survivors.tofile(merged)
-    fast = _hot(plan.ids, survivors)
+    fast = _hot(plan.hot, survivors)
     if len(fast):
         hot = directory.scratch / "hot"
         fast.tofile(hot)
@@ -156,10 +155,9 @@ def _merged(directory: Directory, plan: RequestPlan) -> NDArray[np.uint64]:
     return pairs.take(np.argsort(pairs[:, 0], kind="stable"), axis=0)
 
 
-def _hot(ids: EventIds, merged: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _hot(ids: Sequence[HotId], merged: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The persons with an id that has more events than the service takes from one id in a minute."""
-    found = [some["person"][some["events"] > EVENTS_PER_MINUTE] for some in ids.chunks()]
-    hot = np.unique(np.concatenate(found)) if found else np.zeros(0, np.uint64)
+    hot = np.array(sorted(one.person for one in ids), np.uint64)
     if len(hot) and len(merged):
         where = np.minimum(np.searchsorted(merged[:, 0], hot), len(merged) - 1)
         hot = np.unique(np.where(merged[where, 0] == hot, merged[where, 1], hot))

@@ -5,11 +5,9 @@ They are looked up in what the workers wrote about the blocks, once every block 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,7 +27,6 @@ from pipeline.transform.staged import events_file, unstage
 ID_PROPERTIES = IDS | {"$anon_distinct_id", "alias", "$alias"}
 _NAME_CHARACTERS = 60
 _MOST_DIFFERENCES = 2
-_text = msgspec.json.Decoder(str).decode
 
 
 class Place(NamedTuple):
@@ -72,18 +69,6 @@ class SourceExamples:
         """A place (`pipeline.identity.kinds.PLACE_SHIFT`) in words: `row 12 of export.jsonl`."""
         example = self.at(place >> PLACE_SHIFT, place & ((1 << PLACE_SHIFT) - 1), "")
         return f"row {example.row:,} of {example.part}"
-
-    def ids(self, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], str]:
-        """The distinct_id of the first event of each (block, row)."""
-        wanted: dict[int, set[int]] = defaultdict(set)
-        for block, row in places:
-            wanted[block].add(row)
-        ids: dict[tuple[int, int], str] = {}
-        for block, rows in wanted.items():
-            for place, event in events_of(self._directory, block):
-                if place.row in rows and place[:2] not in ids:
-                    ids[place[:2]] = _text(decode_event(event).properties["distinct_id"])
-        return ids
 
     def pairs(self, clashes: Iterable[Clash]) -> list[str]:
         """Each clash in words: where the two rows with one key are, and their event names and UTC days; if these are

@@ -8,8 +8,9 @@ from typing import TypeVar
 
 import msgspec
 
-from pipeline.errors import StalePlan, UnsafePlan
-from pipeline.plan.sealed.directory import Directory, digest_file, read_lines
+from pipeline.errors import UnsafePlan
+from pipeline.plan.requests.store import check_digest
+from pipeline.plan.sealed.directory import Directory, read_lines
 from pipeline.plan.sealed.manifest import Plan
 
 T = TypeVar("T")
@@ -25,20 +26,7 @@ def check_tables(plan: Plan, directory: Directory, names: Collection[str] | None
     for name, digest in plan.files.items():
         if name not in names if names is not None else checked is not None and name.startswith(checked):
             continue
-        path = directory.path / name
-        try:
-            current = digest_file(path)
-        except FileNotFoundError:
-            raise StalePlan(
-                f"{path} is missing from the plan", differences=[f"{name}: missing"],
-                hint="copy the whole directory again; plan again only if nothing was sent",
-            ) from None  # fmt: skip
-        if current != digest:
-            raise StalePlan(
-                f"{path} was changed after it was sealed",
-                differences=[f"{name}: sealed {digest[:12]}, now {current[:12]}"],
-                hint="restore the plan's directory from a copy; plan again only if nothing was sent",
-            )
+        check_digest(directory, name, digest)
 
 
 def sealed_lines(path: Path, kind: type[T]) -> Iterator[T]:

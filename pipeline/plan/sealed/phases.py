@@ -8,8 +8,7 @@ rule cuts the lines of a sealed file into blocks, so a place in the ledger alway
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -71,16 +70,17 @@ def sealed_links(directory: Directory) -> Iterator[SealedLink]:
     yield from read_lines(directory.identities, SealedLink)
 
 
-def line_blocks(path: Path) -> Iterator[list[bytes]]:
-    """The lines of a sealed file in blocks of 5,000 lines, or of fewer that reach 4 MiB."""
+def line_blocks(
+    file: Iterable[bytes], most_lines: int = BLOCK_ROWS, most_bytes: int = BLOCK_BYTES
+) -> Iterator[list[bytes]]:
+    """The lines of a file in blocks of 5,000 lines, or of fewer that reach 4 MiB."""
     lines = list[bytes]()
     size = 0
-    with path.open("rb") as file:
-        for line in file:
-            lines.append(line)
-            size += len(line)
-            if len(lines) == BLOCK_ROWS or size >= BLOCK_BYTES:
-                yield lines
-                lines, size = [], 0
+    for line in file:
+        lines.append(line)
+        size += len(line)
+        if len(lines) == most_lines or size >= most_bytes:
+            yield lines
+            lines, size = [], 0
     if lines:
         yield lines

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from decimal import ROUND_HALF_EVEN, Decimal
 from heapq import nlargest
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from pipeline.identity.database import Database, numbers, texts
 from pipeline.mapper.inspection.field_uses import DROPPED, KEPT, MAPPED, Fate, FieldUses
 from pipeline.mapper.program.references import Level
 from pipeline.plan.sealed.facts import Coverage, EventCoverage, FieldCoverage, Totals
+from pipeline.plan.statistics.spilling_counts import SpillingCounts
 from pipeline.plan.statistics.unmatched import ReferenceUsage
 from pipeline.text import printable
 from pipeline.transform.field_counts import COLUMN, EVENT, EXAMPLES, OPENED, OTHER, REJECT, ROW, BlockFields, Counted
@@ -28,49 +28,6 @@ MOST_FIELDS = MOST_EVENTS = 1_000
 MOST_EXAMPLES = 5_000
 """This many fields have examples: the first ones in the source."""
 NAME_CHARACTERS = 200
-MOST_KEYS = 100_000
-"""At most this many counts are in memory."""
-
-
-class _Counts:
-    """Counts by key: the columns of `key`, which are VARCHAR or BIGINT. If there are many, a database adds them up."""
-
-    def __init__(self, scratch: Path, **key: str) -> None:
-        self._scratch = scratch
-        self._key = key
-        self._counts: Counter[tuple[Any, ...]] = Counter()
-        self._database: Database | None = None
-
-    def add(self, counts: Counter[Any]) -> None:
-        self._counts.update(counts)
-        if len(self._counts) > MOST_KEYS:
-            self._append()
-
-    def items(self) -> Iterator[tuple[tuple[Any, ...], int]]:
-        """Every key with its count, ascending. Called once."""
-        if self._database is None:
-            yield from sorted(self._counts.items())
-            return
-        with self._append() as database:
-            for batch in database.stream(
-                "SELECT * EXCLUDE rows, sum(rows)::BIGINT FROM counts GROUP BY ALL ORDER BY ALL"
-            ):
-                for *key, rows in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                    yield tuple(key), rows
-
-    def _append(self) -> Database:
-        if self._database is None:
-            self._database = Database(self._scratch)
-            declared = ", ".join(f"{name} {kind}" for name, kind in self._key.items())
-            self._database.run(f"CREATE TABLE counts ({declared}, rows BIGINT)")
-        if self._counts:
-            columns = {
-                name: numbers(values) if kind == "BIGINT" else texts(values)
-                for (name, kind), values in zip(self._key.items(), zip(*self._counts, strict=True), strict=True)
-            }
-            self._database.append("counts", {**columns, "rows": numbers(list(self._counts.values()))})
-            self._counts.clear()
-        return self._database
 
 
 class CoverageCounts:
@@ -78,8 +35,8 @@ class CoverageCounts:
 
     def __init__(self, directory: Path, counted: Counted) -> None:
         self._levels = (ROW, OPENED, *counted.nested)
-        self._fields = _Counts(directory, level="BIGINT", name="VARCHAR", outcome="VARCHAR")
-        self._events = _Counts(directory, name="VARCHAR", sent="VARCHAR", outcome="VARCHAR")
+        self._fields = SpillingCounts(directory / "fields.jsonl")
+        self._events = SpillingCounts(directory / "events.jsonl")
         self._rows: Counter[str] = Counter()
         self._examples: dict[tuple[int, str], list[str]] = {}
         self._skipped_items: Counter[str] = Counter()
@@ -122,12 +79,13 @@ class CoverageCounts:
     def _each_field(
         self, uses: FieldUses, references: ReferenceUsage, rows: int, occurring: set[tuple[Level, str]]
     ) -> Iterator[FieldCoverage]:
-        for (number, name), counts in groupby(self._fields.items(), key=lambda pair: pair[0][:2]):
+        every = self._fields.in_order("level BIGINT, name VARCHAR, outcome VARCHAR")
+        for (number, name), counts in groupby(every, key=itemgetter(0, 1)):
             level = self._levels[number]
             kinds: Counter[str] = Counter()
             to: dict[str, None] = {}
             by: Counter[str] = Counter()
-            for (_, _, outcome), count in counts:
+            for _, _, outcome, count in counts:
                 if outcome == COLUMN:
                     continue
                 fate = _fate(uses, level, name, outcome)
@@ -155,13 +113,14 @@ class CoverageCounts:
             )
 
     def _each_event(self, uses: FieldUses, met: set[str]) -> Iterator[EventCoverage]:
-        for name, counts in groupby(self._events.items(), key=lambda pair: pair[0][0]):
+        every = self._events.in_order("name VARCHAR, sent VARCHAR, outcome VARCHAR")
+        for name, counts in groupby(every, key=itemgetter(0)):
             if uses.is_ruled_event(name):
                 met.add(name)
             to: Counter[str] = Counter()
             updates = 0
             left_out: Counter[str] = Counter()
-            for (_, new, outcome), count in counts:
+            for _, new, outcome, count in counts:
                 if outcome.startswith(EVENT):
                     to[new] += count
                 elif outcome.startswith(OTHER):

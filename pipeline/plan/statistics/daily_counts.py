@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.plan.sealed.directory import read_lines
 from pipeline.timestamps import DAY, format_utc
 from pipeline.zone_clock import QUARTER
 
 if TYPE_CHECKING:
     from pipeline.plan.fact_tables import FactTables
+    from pipeline.plan.statistics.spilling_counts import SpillingCounts
 
 Cell: TypeAlias = tuple[str, int, str]
 """(event name, days since 1970, outcome); the outcome is `mapped`, or the code of a skip or a reject."""
-MOST_CELLS = 100_000
-"""At most this many counts of skips and rejects are in memory; then they go to a file."""
-_AT_ONCE = 50_000
 _DAYS = f"""
 CREATE TABLE days AS
 SELECT name, time // {DAY} AS day, count(*) AS events, min(time) AS first, max(time) AS last,
@@ -51,52 +44,20 @@ def day_name(day: int) -> str:
     return format_utc(day * DAY)[:10]
 
 
-def sorted_counts(counts: Counter[str]) -> dict[str, int]:
+def sorted_counts(counts: Mapping[str, int]) -> dict[str, int]:
     """Counts, the greatest first and equal ones by name, without counts of 0."""
     return dict(sorted(((code, n) for code, n in counts.items() if n), key=lambda pair: (-pair[1], pair[0])))
 
 
-class OtherCells:
-    """Counts of skips and rejects. If there are many, they go to a file, which may list a cell more than once."""
-
-    def __init__(self, scratch: Path, most: int = MOST_CELLS) -> None:
-        self._file = scratch / "other-cells.jsonl"
-        self._most = most
-        self._counts: Counter[Cell] = Counter()
-
-    def add(self, counts: Mapping[Cell, int]) -> None:
-        """Add counts."""
-        self._counts.update(counts)
-        if len(self._counts) > self._most:
-            self._write()
-
-    def _write(self) -> None:
-        with self._file.open("ab") as file:
-            file.write(msgspec.json.Encoder().encode_lines([(*cell, n) for cell, n in self._counts.items()]))
-        self._counts.clear()
-
-    def lines(self) -> Iterator[tuple[str, int, str, int]]:
-        """The counts, after all were added."""
-        if self._file.exists():
-            yield from read_lines(self._file, tuple[str, int, str, int])
-        yield from ((*cell, count) for cell, count in self._counts.items())
-
-
 class DailyCounts:
     """The daily counts of a plan, once its duplicates are decided. `events` is the number of events to send, from
-    `first` to `last` (µs UTC, or None)."""
+    `first` to `last` (µs UTC, or None). `others` counts skips and rejects by Cell."""
 
-    def __init__(self, tables: FactTables, others: OtherCells) -> None:
-        from pipeline.identity.database import numbers, texts
-
+    def __init__(self, tables: FactTables, others: SpillingCounts) -> None:
         self._tables = tables
         tables.run(_DAYS)
         tables.run("CREATE TABLE other_cells (name VARCHAR, day BIGINT, outcome VARCHAR, count BIGINT)")
-        lines = others.lines()
-        while some := list(islice(lines, _AT_ONCE)):
-            names, days, outcomes, counts = zip(*some, strict=True)
-            columns = {"name": texts(names), "day": numbers(days), "outcome": texts(outcomes), "count": numbers(counts)}
-            tables.append("other_cells", columns)
+        tables.insert("other_cells", others.rows())
         ((self.events, self.first, self.last),) = tables.rows(
             "SELECT coalesce(sum(events), 0)::BIGINT, min(first), max(last) FROM days"
         )

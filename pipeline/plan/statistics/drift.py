@@ -38,6 +38,7 @@ from pipeline.plan.statistics.values import (
     LARGE_IN_OBJECT,
     LIST,
     NO_PLACE,
+    NO_VALUES,
     NULL,
     NUMERIC,
     OBJECT,
@@ -255,24 +256,21 @@ def _property(
 ) -> PropertyDrift:
     first, last = min(of_month), max(of_month)
     months = [month for month in sorted(sizes) if first <= month <= last]
-    nothing = (0,) * len(KINDS)
-    different = [
-        distinct(of_month[month].hashes, sum(of_month[month].counts)) if month in of_month else (0, True)
-        for month in months
-    ]
+    values = [of_month.get(month, NO_VALUES) for month in months]
+    different = [distinct(one.hashes, sum(one.counts)) for one in values]
     return PropertyDrift(
         event,
         name,
         np.array(months, np.int64),
         np.array([sizes[month][0] for month in months], np.int64),
         np.array([sizes[month][1] for month in months], np.int64),
-        np.array([of_month[month].counts if month in of_month else nothing for month in months], np.int64),
+        np.array([one.counts for one in values], np.int64),
         np.array([count for count, _ in different], np.int64),
         np.array(
             [exact and sizes[month][0] == sizes[month][1] for month, (_, exact) in zip(months, different, strict=True)],
             np.bool_,
         ),
-        np.array([min(of_month[month].places[:2]) if month in of_month else NO_PLACE for month in months], np.uint64),
+        np.array([min(one.places[:2]) for one in values], np.uint64),
         reduce(Values.merged, of_month.values()),
     )
 

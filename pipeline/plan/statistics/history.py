@@ -1,23 +1,33 @@
 """What the daily counts of a plan show over time: events a day, in all and for the most frequent names.
 
-Checks look here for days, names and levels that a person has to see. The counts come by name, ascending, as they are
-written to cells.jsonl, so no row is read again. The series of at most `MOST_NAMES` names are kept.
+Checks look here for days, names and levels that a person has to see. The series of at most `MOST_NAMES` names are kept.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from pipeline.identity.database import Database
+
 MOST_NAMES = 1_000
 _ELSEWHERE = 1_100
 """Events further than this many days from the rest come from broken clocks: they say nothing about the days between."""
+_TOTAL = "SELECT day, sum(events)::BIGINT FROM days GROUP BY day ORDER BY day"
+_SPANS = "SELECT name, min(day), max(day), sum(events)::BIGINT FROM days GROUP BY name"
+_SERIES = """
+SELECT name, day, events FROM days JOIN (
+    SELECT name, row_number() OVER (ORDER BY sum(events) DESC, name) AS nth
+    FROM days GROUP BY name ORDER BY nth LIMIT {most}
+) USING (name) ORDER BY nth, day
+"""
 
 Counts = NDArray[np.int64]
 
@@ -56,51 +66,21 @@ class History(msgspec.Struct, frozen=True):
     spans: Mapping[str, Span] = msgspec.field(default_factory=dict)
 
 
-class HistoryBuilder:
-    """Takes the counts name by name."""
-
-    def __init__(self, most_names: int = MOST_NAMES) -> None:
-        self._most = most_names
-        self._total: Counter[int] = Counter()
-        self._name: str | None = None
-        self._days: list[int] = []
-        self._counts: list[int] = []
-        self._largest: list[tuple[int, str, Series]] = []
-        self._spans: dict[str, Span] = {}
-
-    def add(self, event: str, day: int, count: int) -> None:
-        """Add the events of a name on a day. All days of a name come together, ascending."""
-        if event != self._name:
-            self._end_name()
-            self._name = event
-        self._days.append(day)
-        self._counts.append(count)
-        self._total[day] += count
-
-    def history(self) -> History:
-        """The history of everything that was added."""
-        self._end_name()
-        days = sorted(self._total)
-        names = {name: series for _, name, series in sorted(self._largest, key=lambda one: (-one[0], one[1]))}
-        return History(series_of(days, [self._total[day] for day in days]), names, self._spans)
-
-    def _end_name(self) -> None:
-        if self._name is None or not self._days:
-            return
-        events = sum(self._counts)
-        self._spans[self._name] = Span(self._days[0], self._days[-1], events)
-        if len(self._largest) < self._most or events > self._largest[0][0]:
-            series = series_of(self._days, self._counts)
-            push = heapq.heappush if len(self._largest) < self._most else heapq.heapreplace
-            push(self._largest, (events, self._name, series))
-        self._days, self._counts = [], []
+def read_history(database: Database, most_names: int = MOST_NAMES) -> History:
+    """The history in the table `days` (`daily_counts`), the most frequent names first."""
+    by_name = groupby(database.rows(_SERIES.format(most=most_names)), itemgetter(0))
+    return History(
+        series_of(database.rows(_TOTAL)),
+        {name: series_of(one[1:] for one in some) for name, some in by_name},
+        {name: Span(*span) for name, *span in database.rows(_SPANS)},
+    )
 
 
-def series_of(days: Sequence[int], counts: Sequence[int]) -> Series:
-    """The series of ascending days, without days that lie years away from most of the events."""
-    if not days:
+def series_of(counts: Iterable[tuple[int, int]]) -> Series:
+    """The series of ascending days with their events, without days that lie years away from most of the events."""
+    at, numbers = np.array([*counts], np.int64).reshape(-1, 2).T
+    if not len(at):
         return NO_SERIES
-    at, numbers = np.asarray(days, np.int64), np.asarray(counts, np.int64)
     parts = np.split(np.arange(len(at)), np.flatnonzero(np.diff(at) > _ELSEWHERE) + 1)
     part = max(parts, key=lambda part: int(numbers[part].sum()))
     at, numbers = at[part], numbers[part]

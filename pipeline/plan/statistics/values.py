@@ -101,6 +101,9 @@ class Values(NamedTuple):
         return self._replace(counts=tuple(counts))
 
 
+NO_VALUES = Values((0,) * len(KINDS), (NO_PLACE,) * len(KINDS), 0, 0, (), NO_LONG_TEXTS, 0)
+
+
 def smallest(hashes: Iterable[Iterable[int]], most: int) -> tuple[int, ...]:
     """The `most` smallest different hashes, ascending."""
     return tuple(sorted({one for some in hashes for one in some})[:most])
