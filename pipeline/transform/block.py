@@ -21,9 +21,10 @@ from pipeline.errors import StalePlan
 from pipeline.extractors import rows as read_rows
 from pipeline.extractors.rows import Rows
 from pipeline.identity.promotion import count_promoted, promoted_by
+from pipeline.mapper.compiler import Mapper
 from pipeline.mapper.own_code import Cost
 from pipeline.models import Part
-from pipeline.transform.events import Events, Mapper
+from pipeline.transform.events import Events
 from pipeline.transform.field_counts import FieldCounts
 from pipeline.transform.observer import NOTHING_MORE, Observation
 from pipeline.transform.rows import RowTransformer

@@ -1,12 +1,12 @@
-"""The interface of a mapper, and the events of one block."""
+"""The events of one block."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,56 +15,11 @@ from numpy.typing import NDArray
 
 from pipeline.encoder.buffer import split_events
 from pipeline.extractors.rows import Rows
-from pipeline.mapper.compiler import RowScan
-from pipeline.models import GroupUpdate, Layout, Link, Note, PersonUpdate, Reject, UnvalidatedEvent
+from pipeline.mapper.compiler import Mapper
+from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, Reject, UnvalidatedEvent
 from pipeline.transform.field_counts import BlockFields
-from pipeline.uuids import Hasher, content_digest
-from pipeline.values import Record, bare
-
-
-class Mapper(Protocol):
-    """What a mapping compiles to, or a mapper written by hand. `pipeline.extractors.rows` uses `opens` and `layout`.
-
-    `map_row` and `map_members` take a row, whether a plan observes it, and what receives the row as it was read. If the
-    row is observed, its events carry notes and are otherwise the same. `unsets`: a note may remove a property.
-    `blanks`: a blank cell of a delimited file is a value. `unread`: the columns that decide nothing. `keeps_earliest`:
-    of several rows with one key, the one received earliest counts. `equal_by_values`: rows without a key are equal if
-    their values are. without a key are equal by their values alone.
-    """
-
-    @property
-    def tool(self) -> str: ...
-
-    @property
-    def hasher(self) -> Hasher: ...
-
-    @property
-    def opens(self) -> tuple[str, ...]: ...
-
-    @property
-    def map_row(self) -> Callable[[Record, bool, RowScan | None], Any]: ...
-
-    @property
-    def map_members(self) -> Callable[[Any, bool, RowScan | None], Any] | None: ...
-
-    @property
-    def layout(self) -> Callable[[tuple[str, ...]], Layout | None] | None: ...
-
-    @property
-    def unsets(self) -> bool: ...
-
-    @property
-    def blanks(self) -> bool: ...
-
-    @property
-    def unread(self) -> Container[str]: ...
-
-    @property
-    def keeps_earliest(self) -> bool: ...
-
-    @property
-    def equal_by_values(self) -> bool: ...
-
+from pipeline.uuids import content_digest
+from pipeline.values import bare
 
 _KINDS: dict[Any, str] = {Link: "merge", PersonUpdate: "person", GroupUpdate: "group"}
 _encode = msgspec.json.Encoder(enc_hook=dict).encode

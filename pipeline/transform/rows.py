@@ -12,6 +12,7 @@ from pipeline.encoder.event import Encoder
 from pipeline.extractors.changed_rows import ChangedRows
 from pipeline.extractors.csv_rows import DelimitedRows
 from pipeline.extractors.rows import Rows
+from pipeline.mapper.compiler import Mapper
 from pipeline.models import (
     BrokenRow,
     GroupUpdate,
@@ -24,7 +25,7 @@ from pipeline.models import (
 )
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY
-from pipeline.transform.events import Events, Mapper, contents
+from pipeline.transform.events import Events, contents
 from pipeline.transform.observer import GROUPS, OVERWRITES, Observation, observer
 from pipeline.transform.rejection import RowRejected, check_number, require_sendable, require_sendable_update
 from pipeline.uuids import SEPARATOR, content_key

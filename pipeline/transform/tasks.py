@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from pipeline.mapper.compiler import Mapper
 from pipeline.mapper.own_code import Cost
 from pipeline.models import Block, Part, Reject, SealedOptions
 from pipeline.options import Limits
-from pipeline.transform.events import Mapper
 from pipeline.transform.field_counts import BlockFields, Counted
 from pipeline.transform.sample import LEAST_EVENTS, Sampled
 from pipeline.transform.unsafe_integers import Unsafe

@@ -42,12 +42,11 @@ THEN = AS_OF - 100 * DAY
 
 
 class TinyMapper:
-    """Keeps the `Mapper` protocol."""
+    """Has what the transform uses of a `Mapper`."""
 
     tool = "tiny"
     opens: tuple[str, ...] = ()
     map_members = None
-    unsets = True
     blanks = False
     keeps_earliest = False
     layout = None
