@@ -43,8 +43,8 @@ from pipeline.validator.placeholder_ids import SPELLINGS, is_placeholder
 from pipeline.values import Record
 
 MapRow: TypeAlias = Callable[..., "MapperResult | list[MapperResult]"]
-"""Takes a row, which it may change, whether a plan observes it, and what sees the row as it came
-(`pipeline.transform.field_counts`) or None; returns the row's outcome or outcomes."""
+"""Takes a row, which it may change, and what sees the row as it came (`pipeline.transform.field_counts`) or None;
+returns the row's outcome or outcomes."""
 
 _ALWAYS_KNOWN = ("source", loader_columns.SETTING, *SETTINGS)
 
@@ -53,16 +53,15 @@ _ALWAYS_KNOWN = ("source", loader_columns.SETTING, *SETTINGS)
 class Mapper:
     """A compiled mapping.
 
-    `map_row(row, observe=False, scan=None)` returns the outcomes of a row and may change the row. With `observe` the
-    events are the same, and they have the notes that only a plan needs; `scan` sees the row as it came. `map_members`
-    does the same for rows that are `pipeline.native` Members and have none of the columns in `decoded`; it is None
-    without the native part, or if that cannot run the mapping. `space` is the namespace of the tool's keys and `hasher`
-    computes uuids in it; `opens` are columns that a reader may pass as opened objects, so that they are decoded once;
-    `zone_evidence`: events have `wall`, which can prove the zone; `hash_fingerprint` identifies the secret of keyed
-    hashes, or ""; `blanks`: a blank cell of a delimited file is a value; `unread` are columns whose values decide
-    nothing; `keeps_earliest`: of several rows with one key the one received earliest counts; `equal_by_values`: rows
-    without a key are equal if they have the same `values.bare` record; `cost` adds up what the mapping's own code costs
-    in this process, None if it has none.
+    `map_row(row, scan=None)` returns the outcomes of a row and may change the row; `scan` sees it as it came.
+    `map_members` does the same for rows that are `pipeline.native` Members and have none of the columns in `decoded`;
+    it is None without the native part, or if that cannot run the mapping. `space` is the namespace of the tool's keys
+    and `hasher` computes uuids in it; `opens` are columns that a reader may pass as opened objects, so that they are
+    decoded once; `zone_evidence`: events have `wall`, which can prove the zone; `hash_fingerprint` identifies the
+    secret of keyed hashes, or ""; `blanks`: a blank cell of a delimited file is a value; `unread` are columns whose
+    values decide nothing; `keeps_earliest`: of several rows with one key the one received earliest counts;
+    `equal_by_values`: rows without a key are equal if they have the same `values.bare` record; `cost` adds up what the
+    mapping's own code costs in this process, None if it has none.
     """
 
     tool: str
@@ -197,9 +196,9 @@ def as_members(map_members: MapRow, map_dict: MapRow) -> MapRow:
     """The function that maps rows that are dicts as Members, unless they have too many names."""
     header = native.Header()
 
-    def map_row(row: Record, observe: bool = False, scan: Any = None) -> Any:
+    def map_row(row: Record, scan: Any = None) -> Any:
         members = header(row)
-        return (map_dict if members is row else map_members)(members, observe, scan)
+        return (map_dict if members is row else map_members)(members, scan)
 
     return map_row
 
@@ -207,7 +206,7 @@ def as_members(map_members: MapRow, map_dict: MapRow) -> MapRow:
 def decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
     """The function that maps all plain rows that a decoder returns for one row."""
 
-    def map_decoded(row: Record, observe: bool = False, scan: Any = None) -> Any:
+    def map_decoded(row: Record, scan: Any = None) -> Any:
         names = dict(row) if scan is not None else row
         try:
             rows = decode_row(decode, row)
@@ -217,17 +216,15 @@ def decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
             return models.RejectReason("bad_value", str(error))
         if len(rows) == 1 and not isinstance(rows[0], models.RejectReason):
             # Returned as it is, so that an event of an ordinary row takes the fast path.
-            return map_row(rows[0], observe, scan)
+            return map_row(rows[0], scan)
         if len(rows) <= 1:
             if scan is not None:
                 scan.row(names)
             return rows[0] if rows else models.Skip("empty_row")
         outcomes = models.ItemOutcomes()
-        if scan is not None:
-            scan.begin_items()
         for plain in rows:
             if not isinstance(plain, models.RejectReason):
-                outcome = map_row(plain, observe, scan)
+                outcome = map_row(plain, scan)
             else:
                 outcome = plain
                 if scan is not None:

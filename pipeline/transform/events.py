@@ -81,9 +81,9 @@ class Events:
     `runs` are the encoded events, each followed by a comma, some hundreds in each run; `sizes` their bytes without the
     comma; `events` splits them. `digest` is xxh3-128 of all of them, the block's seal. These fields have one entry per
     event: `row_of` (from 0), `positions` (in its row), `uuids` (16 bytes each), and, filled only when observing,
-    `hashes` (`hash_events`), `names`, `distinct_ids`, `name_of` (an index into `distinct_names`, which `name_counts`
-    counts), `times` and `received` (µs UTC, 0 if unknown). `keyless` are the indices of events without a source key.
-    `content(row)` is the digest of what makes a row equal to others without a source key.
+    `hashes` (`hash_events`), `names`, `distinct_ids`, `name_of` (an index into `distinct_names`), `times` and
+    `received` (µs UTC, 0 if unknown). `keyless` are the indices of events without a source key. `content(row)` is the
+    digest of what makes a row equal to others without a source key.
 
     `rejects` are complete, of rows and of items of rows, and `rejected` counts the rows of which nothing is sent;
     `skips` and `warnings` count by code, and `examples` has one (row from 0, byte offset, detail) for each warning.
@@ -113,7 +113,6 @@ class Events:
     names: list[str] = field(default_factory=list)
     distinct_ids: list[str] = field(default_factory=list)
     distinct_names: list[str] = field(default_factory=list)
-    name_counts: dict[str, int] = field(default_factory=dict)
     name_of: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
     times: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     received: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -152,11 +151,9 @@ class Events:
                 self.stated.append(Stated(row, position, last, max(events, 1), outcome))
 
     def take_columns(self, columns: tuple[bytes, bytes, bytes, bytes, bytes]) -> None:
-        """Take the columns of an observer, and count the events of each name."""
-        names, numbers = number_texts(self.names)
-        self.distinct_names = names
+        """Take the columns of an observer."""
+        self.distinct_names, numbers = number_texts(self.names)
         self.name_of = np.frombuffer(numbers, np.uint32)
-        self.name_counts = dict(zip(names, np.bincount(self.name_of, minlength=len(names)).tolist(), strict=True))
         self.times, self.received, self.walls, self.walls_received, self.noted = (
             np.frombuffer(column, np.int64) for column in columns
         )
