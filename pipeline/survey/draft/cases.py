@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from pipeline.extractors.integer_columns import integers_in
+from pipeline.extractors.changed_rows import integers_in
 from pipeline.mapper.compiler import compile_mapping
 from pipeline.mapper.inspection.cases import describe, gives_lines, row_of
 from pipeline.mapper.language.scalars import json_scalar, quoted
