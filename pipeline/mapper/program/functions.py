@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from pipeline.mapper.language.kinds import Call, Field, ListOf, value
 from pipeline.mapper.program import operations as program
+from pipeline.mapper.program.expressions import Apply, Constant, Value
 from pipeline.models import Layout, RejectReason
 from pipeline.values import Record
 
@@ -40,6 +42,28 @@ def function(needs: int = 0, warns: bool = False) -> Callable[[F], F]:
     def declare(call: F) -> F:
         FUNCTIONS[call.__name__] = Function(call, needs, warns)
         return call
+
+    return declare
+
+
+def computed(
+    name: str, help: str, read: str, *, needs: int = 1, warns: bool = False, **arguments: Field
+) -> Callable[[F], F]:
+    """Declare a verb for a value, and the function that makes the value from the verb's arguments, in their order: a
+    word or its default, and values as `read` says, as strings (`text`) or as they are (`present`). Each value of a list
+    is an argument."""
+
+    def declare(call: F) -> F:
+        def build(builder: Any, given: Call) -> Value:
+            operands: list[Value] = []
+            for argument, field in arguments.items():
+                one = given.arguments.get(argument, field.default)
+                for each in one if isinstance(field.kind, ListOf) else (one,):
+                    operands.append(getattr(builder, read)(each) if isinstance(each, Call) else Constant(each))
+            return Apply(call.__name__, tuple(operands))
+
+        value(name, help, **arguments)(build)
+        return function(needs, warns)(call)
 
     return declare
 
