@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pipeline.mapper.language.kinds import Call, Field, ListOf, value
+from pipeline.mapper.language.kinds import YES, Call, Field, ListOf, decoder, value
 from pipeline.mapper.program import operations as program
 from pipeline.mapper.program.expressions import Apply, Constant, Value
 from pipeline.models import Layout, RejectReason
@@ -76,6 +76,24 @@ def decode_row(decode: program.Decode, row: Record) -> list[Record | RejectReaso
 def decoding(call: F) -> F:
     DECODERS[call.__name__] = call
     return call
+
+
+def decodes(name: str, help: str, **arguments: Field) -> Callable[[F], F]:
+    """Declare a verb for a decoder on the decoder itself, which gets a row and the verb's arguments in their order, or
+    their defaults; an argument that can only be `yes` is left out."""
+
+    def declare(call: F) -> F:
+        given = {argument: field for argument, field in arguments.items() if field.kind != YES}
+
+        def build(_builder: Any, verb: Call) -> program.Decode:
+            return program.Decode(
+                call.__name__, tuple(verb.arguments.get(argument, field.default) for argument, field in given.items())
+            )
+
+        decoder(name, help, **arguments)(build)
+        return decoding(call)
+
+    return declare
 
 
 def of_table(layout: Callable[..., Layout | None]) -> Callable[[F], F]:
