@@ -280,7 +280,7 @@ class FieldCounts:
         if code:
             outcome = (REJECT if rejected else SKIP) + code
         elif not sent:
-            outcome = OTHER + (event if event in self._counted.ruled else "")  # type: ignore[operator]
+            outcome = OTHER + (event if event in self._counted.ruled else "")
         else:
             events = result if isinstance(result, list) else [result]
             rule = next((one.rule for one in events if one.__class__ is UnvalidatedEvent), 0)
