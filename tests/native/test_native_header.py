@@ -137,12 +137,12 @@ COLUMNS = [
 ]  # fmt: skip
 CELLS = st.sampled_from(["", "", "1", "{}", 'a"\\\n\x00', "é\u2028\U0001f600"])
 DECODES = [
-    Decode("nested", ("p", "q")),
-    Decode("loaded_row", ("columns", "0", "0")),
-    Decode("loaded_row", ("columns", "1", "2", "a", "x_", "p_")),
-    Decode("loaded_row", ("columns", "2", "0", "1", "A", "$a", "p_a")),
-    Decode("lifted", ("", "p")),
-    Decode("with_lower_names", ("A",)),
+    Decode("nested", (("p", "q"),)),
+    Decode("loaded_row", ("columns", (), (), ())),
+    Decode("loaded_row", ("columns", ("a",), (), ("x_", "p_"))),
+    Decode("loaded_row", ("columns", ("1", "A"), ("$a", "p_a"), ())),
+    Decode("lifted", (("p",), "")),
+    Decode("with_lower_names", (("A",),)),
 ]
 
 
@@ -188,7 +188,7 @@ def test_ordinary_tables_have_a_layout() -> None:
     )
     assert layout_of(DECODES[4], ("a",)) == Layout()
     assert layout_of(DECODES[4], ("p",)) is None
-    assert layout_of(Decode("nested", tuple(map(str, range(17)))), ("a",)) is None
+    assert layout_of(Decode("nested", (tuple(map(str, range(17))),)), ("a",)) is None
 
 
 def test_what_is_no_row_of_a_layout() -> None:
