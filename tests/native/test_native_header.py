@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from pipeline import values
 from pipeline.encoder.event import Encoder
+from pipeline.mapper import verbs  # noqa: F401  (declares the decoders)
 from pipeline.mapper.program.blanks import BlankRemover
 from pipeline.mapper.program.functions import decode_row, layout_of
 from pipeline.mapper.program.operations import Decode
