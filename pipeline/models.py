@@ -42,7 +42,7 @@ class Dialect:
     a header, this is UNSET, which is not written into a plan. `rows` are the names of lists in JSON pages: first the
     list whose items are rows, then others that are not read. `sheet` is the sheet of a workbook that is read, and
     `folders` are the columns that its folders name (`pipeline.extractors.folder_values`). `integers` are columns whose
-    `42.0` is 42 (`pipeline.extractors.integer_columns`). `nan` says whether a NaN or an infinity is null, or rejects
+    `42.0` is 42 (`pipeline.extractors.changed_rows`). `nan` says whether a NaN or an infinity is null, or rejects
     its row; UNSET means null in binary formats, which have such numbers, and a reject in JSON, which has none.
     """
 

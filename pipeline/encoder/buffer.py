@@ -32,12 +32,11 @@ class EventBuffer:
 
     The events of the open run are in `open`, up to their time and with one of the ENDINGs as room for what follows;
     `ends`, `times` and `keys` have an entry for each. `own` are uuids from the source, by position in the run,
-    ascending; keys at these positions are not used. With `observe`, events are hashed.
+    ascending; keys at these positions are not used.
     """
 
-    def __init__(self, hasher: Hasher, *, observe: bool = False) -> None:
+    def __init__(self, hasher: Hasher) -> None:
         self._hasher = hasher
-        self._observe = observe
         self._seal = xxhash.xxh3_128()
         self._uuids: list[NDArray[np.uint8]] = []
         self._sizes: list[NDArray[np.int64]] = []
@@ -68,8 +67,7 @@ class EventBuffer:
         _fill(self.open, ends, times, raw)
         run = bytes(self.open)
         self._seal.update(run)
-        if self._observe:
-            self._hashes.append(hash_events(run, ends, times))
+        self._hashes.append(hash_events(run, ends, times))
         self.runs.append(run)
         self._uuids.append(raw)
         self._sizes.append(np.diff(ends, prepend=0) - 1)

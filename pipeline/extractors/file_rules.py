@@ -27,8 +27,8 @@ class FileRules:
     1. `rows` is the member of JSON pages whose items are rows, `sheet` the sheet of Excel workbooks; unless `folders`
     is no, folders of the form `key=value` are columns. `columns` are those of delimited text without a header,
     `columns_from` is the name of a neighbouring file that has them; `only_columns` says that a table with other columns
-    is refused. `like` describes the values of some columns (`pipeline.extractors.layouts`). `integers` are columns of
-    `pipeline.extractors.integer_columns`, and `nan` is that of `Dialect`. `quotes` is the quotation mark, or none.
+    is refused. `like` describes the values of some columns (`pipeline.extractors.dialect`). `integers` are columns of
+    `pipeline.extractors.changed_rows`, and `nan` is that of `Dialect`. `quotes` is the quotation mark, or none.
     `only` and `skip` are patterns of paths. Only one pattern of each pair in `apart` may match files. `manifest` names
     a function of `pipeline.extractors.manifests`. `lookups` are patterns of paths whose rows are entries of lookup
     tables; rows that match `lookup_rows` too are also rows of the export. `layouts` are declarations with columns, of

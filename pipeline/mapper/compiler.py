@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import blake2b
 from types import CodeType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -44,48 +44,25 @@ from pipeline.values import Record
 from pipeline.zone_clock import ZoneClock
 
 MapRow: TypeAlias = Callable[..., "MapperResult | list[MapperResult]"]
-"""Takes a row, which it may change, whether a plan observes it, and a `RowScan` or None; returns the row's outcome or
-outcomes."""
+"""Takes a row, which it may change, and what sees the row as it came (`pipeline.transform.field_counts`) or None;
+returns the row's outcome or outcomes."""
 
 _ALWAYS_KNOWN = ("source", loader_columns.SETTING, *SETTINGS)
-
-
-class RowScan(Protocol):
-    """What a plan shows each row to before it is changed, and each plain row that a decoder makes of it.
-
-    `row` and `opened` get the members of a row and those of its opened properties; `members` gets a native row and, if
-    they are not among its members, its opened properties. `event` is set to the event's name as the mapping reads it,
-    before the rules of `events`. `begin_items` says that a decoder made several rows of one; each of them is shown.
-    """
-
-    event: str | None
-
-    @property
-    def row(self) -> Callable[[Any], None]: ...
-
-    @property
-    def opened(self) -> Callable[[Any], None]: ...
-
-    @property
-    def members(self) -> Callable[..., None]: ...
-
-    def begin_items(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Mapper:
     """A compiled mapping.
 
-    `map_row(row, observe=False, scan=None)` returns the outcomes of a row and may change the row. With `observe` the
-    events are the same, and they have the notes that only a plan needs; `scan` sees the row as it came. `map_members`
-    does the same for rows that are `pipeline.native` Members and have none of the columns in `decoded`; it is None
-    without the native part, or if that cannot run the mapping. `space` is the namespace of the tool's keys and `hasher`
-    computes uuids in it; `opens` are columns that a reader may pass as opened objects, so that they are decoded once;
-    `zone_evidence`: events have `wall`, which can prove the zone; `hash_fingerprint` identifies the secret of keyed
-    hashes, or ""; `unsets`: a note may remove a property of a person; `blanks`: a blank cell of a
-    delimited file is a value; `unread` are columns whose values decide nothing; `keeps_earliest`: of several rows with
-    one key the one received earliest counts; `equal_by_values`: rows without a key are equal if they have the same
-    `values.bare` record; `cost` adds up what the mapping's own code costs in this process, None if it has none.
+    `map_row(row, scan=None)` returns the outcomes of a row and may change the row; `scan` sees it as it came.
+    `map_members` does the same for rows that are `pipeline.native` Members and have none of the columns in `decoded`;
+    it is None without the native part, or if that cannot run the mapping. `space` is the namespace of the tool's keys
+    and `hasher` computes uuids in it; `opens` are columns that a reader may pass as opened objects, so that they are
+    decoded once; `zone_evidence`: events have `wall`, which can prove the zone; `hash_fingerprint` identifies the
+    secret of keyed hashes, or ""; `blanks`: a blank cell of a delimited file is a value; `unread` are columns whose
+    values decide nothing; `keeps_earliest`: of several rows with one key the one received earliest counts;
+    `equal_by_values`: rows without a key are equal if they have the same `values.bare` record; `cost` adds up what the
+    mapping's own code costs in this process, None if it has none.
     """
 
     tool: str
@@ -99,7 +76,6 @@ class Mapper:
     program: Program
     source: str
     layout: Callable[[tuple[str, ...]], models.Layout | None] | None = None
-    unsets: bool = False
     blanks: bool = False
     unread: frozenset[str] = frozenset()
     keeps_earliest: bool = False
@@ -170,7 +146,6 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
         program=built,
         source=source,
         layout=layout,
-        unsets=mapping.person is not None and mapping.person.unset is not None,
         blanks=mapping.blanks.in_cells,
         unread=frozenset() if built.decode is not None else built.unread,
         keeps_earliest=mapping.key is not None and mapping.key.keep == "earliest",
@@ -222,9 +197,9 @@ def as_members(map_members: MapRow, map_dict: MapRow) -> MapRow:
     """The function that maps rows that are dicts as Members, unless they have too many names."""
     header = native.Header()
 
-    def map_row(row: Record, observe: bool = False, scan: RowScan | None = None) -> Any:
+    def map_row(row: Record, scan: Any = None) -> Any:
         members = header(row)
-        return (map_dict if members is row else map_members)(members, observe, scan)
+        return (map_dict if members is row else map_members)(members, scan)
 
     return map_row
 
@@ -232,7 +207,7 @@ def as_members(map_members: MapRow, map_dict: MapRow) -> MapRow:
 def decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
     """The function that maps all plain rows that a decoder returns for one row."""
 
-    def map_decoded(row: Record, observe: bool = False, scan: RowScan | None = None) -> Any:
+    def map_decoded(row: Record, scan: Any = None) -> Any:
         names = dict(row) if scan is not None else row
         try:
             rows = decode_row(decode, row)
@@ -242,17 +217,15 @@ def decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
             return models.RejectReason("bad_value", str(error))
         if len(rows) == 1 and not isinstance(rows[0], models.RejectReason):
             # Returned as it is, so that an event of an ordinary row takes the fast path.
-            return map_row(rows[0], observe, scan)
+            return map_row(rows[0], scan)
         if len(rows) <= 1:
             if scan is not None:
                 scan.row(names)
             return rows[0] if rows else models.Skip("empty_row")
         outcomes = models.ItemOutcomes()
-        if scan is not None:
-            scan.begin_items()
         for plain in rows:
             if not isinstance(plain, models.RejectReason):
-                outcome = map_row(plain, observe, scan)
+                outcome = map_row(plain, scan)
             else:
                 outcome = plain
                 if scan is not None:

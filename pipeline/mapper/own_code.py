@@ -104,8 +104,8 @@ class OwnCodeRunner:
         self.cost = Cost()
 
     def after(self, map_row: Callable[..., Any]) -> Callable[..., Any]:
-        def map_row_and_run(row: Any, observe: bool = False, scan: Any = None) -> Any:
-            result = map_row(row, observe, scan)
+        def map_row_and_run(row: Any, scan: Any = None) -> Any:
+            result = map_row(row, scan)
             if result.__class__ is UnvalidatedEvent:
                 made = self._run(result, 0, 0)
                 return made[0] if len(made) == 1 else made

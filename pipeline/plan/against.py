@@ -131,7 +131,7 @@ def _choices(plan: Plan, parts: Sequence[Part], mapping: Mapping, lookups: Table
             for row in islice(read_rows(part, block, blanks=mapping.blanks.in_cells), max(0, left)):
                 left -= 1
                 if not isinstance(row, BrokenRow):
-                    map_row(row, True)
+                    map_row(row)
             if left <= 0:
                 return _together(every)
     return _together(every)

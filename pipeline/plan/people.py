@@ -44,6 +44,7 @@ from pipeline.identity.persons import PersonCounts, Wanted, initial_persons
 from pipeline.identity.resolve import resolve
 from pipeline.identity.settings import choose_types, parse_policy
 from pipeline.identity.summary import MergeSummary
+from pipeline.mapper.compiler import Mapper
 from pipeline.plan.profiles import ProfileTask, Updates, fitting, profiles_of, write_profiles
 from pipeline.plan.sealed.directory import Directory, LinesWriter, digest_file, read_lines
 from pipeline.plan.sealed.manifest import (
@@ -58,7 +59,6 @@ from pipeline.plan.series import Series, group_history, new_links, unsettled
 from pipeline.plan.settled import Settled
 from pipeline.plan.statements import Statements, pieces
 from pipeline.plan.window_index import EARLIER, earlier_pairs, write_window_index
-from pipeline.transform.events import Mapper
 from pipeline.transform.tasks import BlockStats, TransformConfig
 from pipeline.validator.rules import ValidationContext
 

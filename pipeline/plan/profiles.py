@@ -13,9 +13,9 @@ from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_profile
 from pipeline.identity.last_values import LastValues, last_values_in
 from pipeline.identity.persons import PersonCounts, Wanted, final_persons
 from pipeline.identity.settings import parse_policy
+from pipeline.mapper.compiler import Mapper
 from pipeline.models import SealedOptions
 from pipeline.transform.block import BlockTransformer
-from pipeline.transform.events import Mapper
 from pipeline.validator.rules import ValidationContext, event_too_large
 
 if TYPE_CHECKING:

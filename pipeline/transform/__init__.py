@@ -6,8 +6,8 @@
     encoder.event.Encoder                  its bytes, in an EventBuffer
     batcher.pack_runs(…)                   request bodies
 
-`rows` is the loop over these, `block.make_events` does all of it for one block, `tasks` has what goes to a worker
-process and what comes back (`pipeline.engines`). Events depend on the rows, the mapper and the rules alone: no clock,
-randomness, network, locale or host time zone. A block's digest, taken before the plan's tables are applied, proves that
-plan and apply made the same events.
+`rows` does all of it for the rows of a block, `tasks` has what goes to a worker process and what comes back
+(`pipeline.engines`). Events depend on the rows, the mapper and the rules alone: no clock, randomness, network, locale
+or host time zone. A block's digest, taken before the plan's tables are applied, proves that the events that a worker
+left are still the same.
 """

@@ -19,13 +19,12 @@ from pipeline.encoder.event import Encoder
 from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.errors import StalePlan
 from pipeline.extractors import rows as read_rows
-from pipeline.extractors.rows import Rows
 from pipeline.identity.promotion import count_promoted, promoted_by
+from pipeline.mapper.compiler import Mapper
 from pipeline.mapper.own_code import Cost
 from pipeline.models import Part
-from pipeline.transform.events import Events, Mapper
+from pipeline.transform.events import Events
 from pipeline.transform.field_counts import FieldCounts
-from pipeline.transform.observer import NOTHING_MORE, Observation
 from pipeline.transform.rows import RowTransformer
 from pipeline.transform.sample import Sampler
 from pipeline.transform.staged import events_file, is_whole, keep_unit, stage, unstage, write_whole
@@ -81,23 +80,16 @@ class BlockTransformer:
                 cost.events = cost.nanoseconds = 0
         return taken
 
-    def transform(self, task: Task, *, observe: bool, count: bool = False) -> Events:
-        """The encoded events of a block, before the plan's tables are applied.
-
-        `observe` also collects what a plan needs; `count` also counts the fields of the rows.
-        """
+    def transform(self, task: Task) -> Events:
+        """The encoded events of a block, before the plan's tables are applied."""
         part = self.config.parts[task.block.part]
         mapper = self.mapper_of(part)
         members = mapper.map_members is not None
         rows = read_rows(
-            part, task.block, observe=observe, opens=mapper.opens, members=members, blanks=mapper.blanks,
+            part, task.block, opens=mapper.opens, members=members, blanks=mapper.blanks,
             layout_of=mapper.layout, unread=mapper.unread,
         )  # fmt: skip
-        observation = Observation(self.fields if count else None) if observe else None
-        return make_events(
-            rows, mapper, self.encoder, self.context,
-            part=part.path, limit=task.limit, first=task.first, observation=observation,
-        )  # fmt: skip
+        return RowTransformer(rows, mapper, self.encoder, self.context, part.path, self.fields).run(task.limit)
 
     def staged(self, task: Task) -> bytes | memoryview:
         """A block's events in the form that `unstage` reads: from the task's content, or from the file a worker
@@ -147,26 +139,6 @@ class BlockTransformer:
         return sent, skipped
 
 
-def make_events(
-    rows: Rows,
-    mapper: Mapper,
-    encoder: Encoder,
-    context: ValidationContext,
-    *,
-    part: str = "",
-    limit: int | None = None,
-    first: int = 0,
-    observation: Observation | None = NOTHING_MORE,
-) -> Events:
-    """Map, check and encode the rows of one block, or those from number `first` to number `limit`.
-
-    `observation` is what a plan collects in addition to the events, None for a sender; the events are the same. Rejects
-    count the rows of the block from 1. Every row is mapped, skipped or rejected: exactly one of them
-    (docs/know/promises.md#balance).
-    """
-    return RowTransformer(rows, mapper, encoder, context, part, observation).run(limit, first)
-
-
 class ObservedBlock(NamedTuple):
     """What a plan makes of a block: its counts, its events (`staged`), and the content of its tables, by the names of
     their folders."""
@@ -199,7 +171,7 @@ def observe_unit(transformer: BlockTransformer, unit: Unit) -> int:
 
 def observe_block(transformer: BlockTransformer, task: Task) -> ObservedBlock:
     """Map a block and count everything."""
-    events = transformer.transform(task, observe=True, count=True)
+    events = transformer.transform(task)
     stats = BlockStats(
         events.rows,
         events.mapped,

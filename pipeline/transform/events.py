@@ -1,12 +1,12 @@
-"""The interface of a mapper, and the events of one block."""
+"""The events of one block."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,56 +15,11 @@ from numpy.typing import NDArray
 
 from pipeline.encoder.buffer import split_events
 from pipeline.extractors.rows import Rows
-from pipeline.mapper.compiler import RowScan
-from pipeline.models import GroupUpdate, Layout, Link, Note, PersonUpdate, Reject, UnvalidatedEvent
+from pipeline.mapper.compiler import Mapper
+from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, Reject, UnvalidatedEvent
 from pipeline.transform.field_counts import BlockFields
-from pipeline.uuids import Hasher, content_digest
-from pipeline.values import Record, bare
-
-
-class Mapper(Protocol):
-    """What a mapping compiles to, or a mapper written by hand. `pipeline.extractors.rows` uses `opens` and `layout`.
-
-    `map_row` and `map_members` take a row, whether a plan observes it, and what receives the row as it was read. If the
-    row is observed, its events carry notes and are otherwise the same. `unsets`: a note may remove a property.
-    `blanks`: a blank cell of a delimited file is a value. `unread`: the columns that decide nothing. `keeps_earliest`:
-    of several rows with one key, the one received earliest counts. `equal_by_values`: rows without a key are equal if
-    their values are. without a key are equal by their values alone.
-    """
-
-    @property
-    def tool(self) -> str: ...
-
-    @property
-    def hasher(self) -> Hasher: ...
-
-    @property
-    def opens(self) -> tuple[str, ...]: ...
-
-    @property
-    def map_row(self) -> Callable[[Record, bool, RowScan | None], Any]: ...
-
-    @property
-    def map_members(self) -> Callable[[Any, bool, RowScan | None], Any] | None: ...
-
-    @property
-    def layout(self) -> Callable[[tuple[str, ...]], Layout | None] | None: ...
-
-    @property
-    def unsets(self) -> bool: ...
-
-    @property
-    def blanks(self) -> bool: ...
-
-    @property
-    def unread(self) -> Container[str]: ...
-
-    @property
-    def keeps_earliest(self) -> bool: ...
-
-    @property
-    def equal_by_values(self) -> bool: ...
-
+from pipeline.uuids import content_digest
+from pipeline.values import bare
 
 _KINDS: dict[Any, str] = {Link: "merge", PersonUpdate: "person", GroupUpdate: "group"}
 _encode = msgspec.json.Encoder(enc_hook=dict).encode
@@ -126,9 +81,9 @@ class Events:
     `runs` are the encoded events, each followed by a comma, some hundreds in each run; `sizes` their bytes without the
     comma; `events` splits them. `digest` is xxh3-128 of all of them, the block's seal. These fields have one entry per
     event: `row_of` (from 0), `positions` (in its row), `uuids` (16 bytes each), and, filled only when observing,
-    `hashes` (`hash_events`), `names`, `distinct_ids`, `name_of` (an index into `distinct_names`, which `name_counts`
-    counts), `times` and `received` (µs UTC, 0 if unknown). `keyless` are the indices of events without a source key.
-    `content(row)` is the digest of what makes a row equal to others without a source key.
+    `hashes` (`hash_events`), `names`, `distinct_ids`, `name_of` (an index into `distinct_names`), `times` and
+    `received` (µs UTC, 0 if unknown). `keyless` are the indices of events without a source key. `content(row)` is the
+    digest of what makes a row equal to others without a source key.
 
     `rejects` are complete, of rows and of items of rows, and `rejected` counts the rows of which nothing is sent;
     `skips` and `warnings` count by code, and `examples` has one (row from 0, byte offset, detail) for each warning.
@@ -158,7 +113,6 @@ class Events:
     names: list[str] = field(default_factory=list)
     distinct_ids: list[str] = field(default_factory=list)
     distinct_names: list[str] = field(default_factory=list)
-    name_counts: dict[str, int] = field(default_factory=dict)
     name_of: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
     times: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     received: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -197,11 +151,9 @@ class Events:
                 self.stated.append(Stated(row, position, last, max(events, 1), outcome))
 
     def take_columns(self, columns: tuple[bytes, bytes, bytes, bytes, bytes]) -> None:
-        """Take the columns of an observer, and count the events of each name."""
-        names, numbers = number_texts(self.names)
-        self.distinct_names = names
+        """Take the columns of an observer."""
+        self.distinct_names, numbers = number_texts(self.names)
         self.name_of = np.frombuffer(numbers, np.uint32)
-        self.name_counts = dict(zip(names, np.bincount(self.name_of, minlength=len(names)).tolist(), strict=True))
         self.times, self.received, self.walls, self.walls_received, self.noted = (
             np.frombuffer(column, np.int64) for column in columns
         )

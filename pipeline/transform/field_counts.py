@@ -24,6 +24,7 @@ ROW, OPENED = Level(False, ()), Level(True, ())
 EVENT, OTHER, SKIP, REJECT = "event:", "other:", "skip:", "reject:"
 """The beginnings of outcomes: the row is an event by the rule with a number (0: none); it is not an event but a merge
 or update, by the rule of an event's name; it is skipped or rejected with a code."""
+_NO_RULE = f"{EVENT}0"
 COLUMN = "column:"
 """The outcome under which the columns of a table are counted once per block, whether or not a cell has a value."""
 EXAMPLES = 3
@@ -123,53 +124,47 @@ def _inside(record: Any, level: Level) -> Any:
     return record
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Known:
-    """A shape of native rows: how many were shown for examples, and how many were counted as ordinary events."""
+    """A shape of native rows, and how many of them were shown for examples."""
 
     names: Shape
     shown: int = 0
-    ordinary: int = 0
 
 
 class FieldCounts:
-    """Counts the rows of one block after another in this process; it is the mapper's `RowScan`.
+    """Counts the rows of one block after another in this process. It is the `scan` of a mapper, which shows it each row
+    before it changes it, and each plain row that a decoder makes of it.
 
-    Rows of one shape are counted together; a native row's shape is known by its hash. A native row is counted as an
-    event without a rule when it is scanned, and under its own outcome when that is settled. `pending` are other rows
-    that were scanned but not settled: one, or the items of a row.
+    `row` and `opened` get the members of a row and those of its opened properties; `members` gets a native row and, if
+    they are not among its members, its opened properties. `event` is set to the event's name as the mapping reads it,
+    before the rules of `events`. Rows are counted when the block ends, those of one shape together; a native row's
+    shape is known by its hash.
     """
 
     __slots__ = (
-        "_columns", "_counted", "_events", "_examples", "_explicit", "_inner", "_items", "_known", "_latest",
-        "_names_of_rules", "_nested", "_numbers", "_ordinary", "_outcomes", "_reads_opened", "_rows", "_ruled",
-        "_settled", "_shapes", "_skipped_items", "_sparse", "event", "item_events", "pending",
+        "_columns", "_counted", "_examples", "_inner", "_item_events", "_known", "_nested", "_outcomes",
+        "_reads_opened", "_scanned", "_settled", "_skipped_items", "_sparse", "event",
     )  # fmt: skip
 
     def __init__(self, counted: Counted) -> None:
         nested = counted.nested
         self._counted = counted
         self.event: str | None = None
-        self.item_events: list[str | None] = []
-        self.pending: list[Shape] = []
-        self._latest: _Known | None = None
+        self._item_events: list[str | None] = []
+        self._scanned: list[Shape | _Known] = []
+        """The latest row, or the items of the latest row; `_item_events` are the events of all but the last."""
         self._known: dict[Hashable, _Known] = {}
         self._nested = tuple(enumerate(nested, 2))
         self._inner = _inner(nested) if AVAILABLE else ()
         self._reads_opened = any(level.opened for level in nested)
         self._examples = _Examples(nested)
-        self._numbers: dict[str, int] = {f"{EVENT}0": 0}
-        self._settled: dict[int, int] = {}
-        self._outcomes = [f"{EVENT}0"]
-        self._sparse = self._items = False
+        self._outcomes = {rule: f"{EVENT}{rule}" for rule in counted.changing}
+        self._sparse = False
         self._columns: Sequence[str] = ()
-        self._ordinary = 0
-        self._ruled: dict[int, int] = {}
-        self._names_of_rules: dict[int, tuple[str, str]] = {}
-        self._shapes: Counter[tuple[str, Shape]] = Counter()
-        self._rows: Counter[str] = Counter()
-        self._events: Counter[tuple[str, str, str]] = Counter()
-        self._explicit: Counter[str] = Counter()
+        self._settled: list[tuple[Shape | _Known, str | None, str | None, str]] = []
+        """For each row or item: its shape, its event's name as read and as sent ("" if it is not an event), and its
+        outcome."""
         self._skipped_items: Counter[str] = Counter()
 
     def begin(self, columns: Sequence[str] | None) -> None:
@@ -181,14 +176,17 @@ class FieldCounts:
 
     def row(self, row: Any) -> None:
         """Scan a row that is a dict, or one of several."""
-        if self.pending:
-            self.item_events.append(self.event)
-        self._latest = self.event = None
-        self.pending.append(())
+        self._begin_row(())
         self._scan(0, row)
         for number, level in self._nested:
             if not level.opened:
                 self._scan_nested(number, level, row)
+
+    def _begin_row(self, shape: Shape | _Known) -> None:
+        if self._scanned:
+            self._item_events.append(self.event)
+        self.event = None
+        self._scanned.append(shape)
 
     def opened(self, properties: Any) -> None:
         """Scan the opened properties of the latest row."""
@@ -201,14 +199,14 @@ class FieldCounts:
         names = tuple(record)
         if (self._sparse or number) and isinstance(record, dict) and None in record.values():
             names = tuple([name for name in names if record[name] is not None])
-        self.pending[-1] += ((number, names),)
+        self._scanned[-1] += ((number, names),)  # type: ignore[operator]
         self._examples.show_level(number, record, names)
 
     def _scan_nested(self, number: int, level: Level, record: Any) -> None:
         inside = _inside(record, level)
         if inside:
             names = tuple(inside)
-            self.pending[-1] += ((number, names),)
+            self._scanned[-1] += ((number, names),)  # type: ignore[operator]
             self._examples.show_level(number, inside, names)
 
     def members(self, row: Any, opened: Any = None) -> None:
@@ -223,14 +221,7 @@ class FieldCounts:
         if known.shown < EXAMPLES:
             known.shown += 1
             self._examples.show(row, opened)
-        if not self._items and not self._counted.code:
-            known.ordinary += 1
-            self._latest = known
-            return
-        if self.pending:
-            self.item_events.append(self.event)
-        self._latest = None
-        self.pending.append(known.names)
+        self._begin_row(known)
 
     def _open_inner(self, row: Any, opened: Any) -> list[Any]:
         """The objects inside a native row that the mapping reads into, None for each that is absent."""
@@ -256,131 +247,68 @@ class FieldCounts:
         ]
         return tuple(names)
 
-    def begin_items(self) -> None:
-        """Begin a row that a decoder turned into several."""
-        self._items = True
-
     # -- what became of the rows
 
     def settle_event(self, event: UnvalidatedEvent) -> None:
-        """Settle the latest row as an ordinary one: one event and nothing else. Without a rule it need not be counted
-        here, because `end` knows how many such rows there are, unless the mapping's own code may have changed the
-        name."""
-        rule = event.rule
-        if self._counted.code:
-            self._ordinary += 1
-            self._explicit[event.event or ""] += 1
-            outcome = self._event_outcome(rule)
-            self._rows[outcome] += 1
-            self._events[self.event or "", event.event or "", outcome] += 1
-        elif rule:  # which stands for both names
-            try:
-                self._ruled[rule] += 1
-            except KeyError:
-                self._ruled[rule] = 1
-                self._names_of_rules[rule] = self.event or "", event.event or ""
-        outcome = self._outcomes[0]
-        if rule:
-            try:
-                number = self._settled[rule]
-            except KeyError:
-                number = self._settled[rule] = self._number(self._event_outcome(rule))
-            outcome = self._outcomes[number]
-        self._settle_shape(outcome)
+        """Settle the latest row as an ordinary one: one event and nothing else."""
+        outcome = self._outcomes.get(event.rule, _NO_RULE)
+        self._settled.append((self._scanned[0] if self._scanned else (), self.event, event.event, outcome))
+        self._end_row()
 
     def settle(self, result: Any, sent: Sequence[str], code: str, *, rejected: bool) -> None:
-        """Settle the latest row: `sent` are the names of its events. Otherwise `code` is that of a skip or reject, or
-        "" for a merge or an update."""
-        outcome = self._outcome(result, sent, code, rejected)
-        self._count(outcome, self.event, sent[0] if sent else "")
-        self._settle_shape(outcome)
-        self._explicit.update(sent)
+        """Settle the latest row, or the first of its items for all: `sent` are the names of its events. Otherwise
+        `code` is that of a skip or reject, or "" for a merge or an update."""
+        shape = self._scanned[0] if self._scanned else ()
+        self._settle(shape, self.event, result, sent, code, rejected)
+        self._end_row()
 
     def settle_items(self, items: Sequence[tuple[Any, Sequence[str], str, bool]]) -> None:
         """Settle the items of the latest row, each as in `settle`."""
-        events = [*self.item_events, self.event]
-        for shape, event, (result, sent, code, rejected) in zip(self.pending, events, items, strict=True):
-            outcome = self._outcome(result, sent, code, rejected, event)
-            self._count(outcome, event, sent[0] if sent else "")
-            self._shapes[outcome, shape] += 1
-            self._explicit.update(sent)
+        for shape, event, item in zip(self._scanned, [*self._item_events, self.event], items, strict=True):
+            self._settle(shape, event, *item)
         self._end_row()
 
-    def _settle_shape(self, outcome: str) -> None:
-        """Count the shape of the latest row, or of the first of its items, under its outcome."""
-        if self.pending:
-            self._shapes[outcome, self.pending[0]] += 1
-            self._end_row()
-        elif self._latest is not None:
-            if outcome != self._outcomes[0]:
-                self._latest.ordinary -= 1
-                self._shapes[outcome, self._latest.names] += 1
-            self._latest = None
+    def _settle(
+        self,
+        shape: Shape | _Known,
+        event: str | None,
+        result: Any,
+        sent: Sequence[str],
+        code: str,
+        rejected: bool,
+    ) -> None:
+        if code:
+            outcome = (REJECT if rejected else SKIP) + code
+        elif not sent:
+            outcome = OTHER + (event if event in self._counted.ruled else "")
+        else:
+            events = result if isinstance(result, list) else [result]
+            rule = next((one.rule for one in events if one.__class__ is UnvalidatedEvent), 0)
+            outcome = self._outcomes.get(rule, _NO_RULE)
+        self._settled.append((shape, event, sent[0] if sent else "", outcome))
 
     def _end_row(self) -> None:
-        self.pending.clear()
-        self.item_events.clear()
-        self._items = False
+        self._scanned.clear()
+        self._item_events.clear()
 
     def skip_items(self, codes: Sequence[str]) -> None:
         """Count what was left out of a row that is sent in part."""
         self._skipped_items.update(codes)
 
-    def _outcome(self, result: Any, sent: Sequence[str], code: str, rejected: bool, event: str | None = None) -> str:
-        if code:
-            return (REJECT if rejected else SKIP) + code
-        if not sent:
-            name = event or self.event or ""
-            return OTHER + (name if name in self._counted.ruled else "")
-        events = result if isinstance(result, list) else [result]
-        return self._event_outcome(next((one.rule for one in events if one.__class__ is UnvalidatedEvent), 0))
-
-    def _event_outcome(self, rule: int) -> str:
-        return f"{EVENT}{rule}" if rule in self._counted.changing else self._outcomes[0]
-
-    def _number(self, outcome: str) -> int:
-        number = self._numbers.get(outcome)
-        if number is None:
-            number = self._numbers[outcome] = len(self._outcomes)
-            self._outcomes.append(outcome)
-        return number
-
-    def _count(self, outcome: str, event: str | None, sent: str) -> None:
-        self._rows[outcome] += 1
-        if event is not None:
-            self._events[event, sent, outcome] += 1
-
-    def end(self, ordinary: int, names: dict[str, int]) -> BlockFields:
-        """End a block in which `ordinary` rows are ordinary and `names` counts the events of each name."""
-        block = BlockFields(self._fields(), self._events, self._rows, self._examples.take(), self._skipped_items)
-        for rule, count in self._ruled.items():
-            name, sent = self._names_of_rules[rule]
-            outcome = self._event_outcome(rule)
-            block.events[name, sent, outcome] += count
-            block.rows[outcome] += count
-            self._explicit[sent] += count
-            self._ordinary += count
-        block.rows[self._outcomes[0]] += ordinary - self._ordinary
-        self._ordinary = 0
-        if block.rows.total():
-            block.fields.update((0, name, COLUMN) for name in self._columns)
-        self._ruled.clear()
-        for name, count in names.items():
-            if unsettled := count - self._explicit[name]:
-                block.events[name, name, self._outcomes[0]] += unsettled
-        self._events, self._rows, self._skipped_items, self._explicit = Counter(), Counter(), Counter(), Counter()
-        return block
-
-    def _fields(self) -> Counter[tuple[int, str, str]]:
-        fields: Counter[tuple[int, str, str]] = Counter()
-        for known in self._known.values():
-            self._shapes[self._outcomes[0], known.names] += known.ordinary
-        for (outcome, shape), rows in self._shapes.items():
-            for number, names in shape if rows else ():
+    def end(self) -> BlockFields:
+        """End a block."""
+        block = BlockFields(examples=self._examples.take(), skipped_items=self._skipped_items)
+        for (shape, event, sent, outcome), rows in Counter(self._settled).items():
+            block.rows[outcome] += rows
+            if event is not None:
+                block.events[event, sent or "", outcome] += rows
+            for number, names in shape.names if isinstance(shape, _Known) else shape:
                 for name in names:
-                    fields[number, name, outcome] += rows
-        self._known, self._shapes, self._latest = {}, Counter(), None
-        return fields
+                    block.fields[number, name, outcome] += rows
+        if block.rows:
+            block.fields.update((0, name, COLUMN) for name in self._columns)
+        self._known, self._settled, self._skipped_items = {}, [], Counter()
+        return block
 
 
 def _shape_of(inside: Any) -> Hashable:

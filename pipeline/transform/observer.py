@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from typing import Any, NamedTuple
+from typing import Any
 
 from pipeline.models import Note, UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
 from pipeline.transform.events import Events
-from pipeline.transform.field_counts import FieldCounts
 
 OVERWRITES, GROUPS = 1, 2
 """What an observer leaves to its caller: the warning about `$set` in the event; and the event's `$groups`."""
-
-
-class Observation(NamedTuple):
-    """What counts the fields of rows for a plan, or None if they are not counted."""
-
-    fields: FieldCounts | None = None
-
-
-NOTHING_MORE = Observation()
-"""A plan's view of the events that counts nothing else."""
 
 
 class Observer:

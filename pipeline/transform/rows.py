@@ -12,6 +12,7 @@ from pipeline.encoder.event import Encoder
 from pipeline.extractors.changed_rows import ChangedRows
 from pipeline.extractors.csv_rows import DelimitedRows
 from pipeline.extractors.rows import Rows
+from pipeline.mapper.compiler import Mapper
 from pipeline.models import (
     BrokenRow,
     GroupUpdate,
@@ -24,8 +25,9 @@ from pipeline.models import (
 )
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY
-from pipeline.transform.events import Events, Mapper, contents
-from pipeline.transform.observer import GROUPS, OVERWRITES, Observation, observer
+from pipeline.transform.events import Events, contents
+from pipeline.transform.field_counts import FieldCounts
+from pipeline.transform.observer import GROUPS, OVERWRITES, observer
 from pipeline.transform.rejection import RowRejected, check_number, require_sendable, require_sendable_update
 from pipeline.uuids import SEPARATOR, content_key
 from pipeline.validator.rules import (
@@ -50,18 +52,17 @@ class RowTransformer:
         mapper: Mapper,
         encoder: Encoder,
         context: ValidationContext,
-        part: str,
-        observation: Observation | None,
+        part: str = "",
+        fields: FieldCounts | None = None,
     ) -> None:
         self.rows = rows
         self.mapper = mapper
         self.encoder = encoder
         self.context = context
         self.part = part
-        self.observe = observation is not None
-        self.fields = observation.fields if observation is not None else None
+        self.fields = fields
         self.events = Events()
-        self.buffer = EventBuffer(mapper.hasher, observe=self.observe)
+        self.buffer = EventBuffer(mapper.hasher)
         self.observer: Any = observer(self.events)
         self.valid_heads: dict[Any, bytes] = {}
         """The encoded beginning of events, by event name: only names that break no rule, not even with a warning."""
@@ -75,12 +76,13 @@ class RowTransformer:
         """The row whose canonical record was hashed last, and its digest: a row may be thousands of events."""
         self.journal: list[tuple[Counter[Any], Any]] | None = None
 
-    def run(self, limit: int | None, first: int = 0) -> Events:
-        """Transform all rows, or those from number `first` to number `limit`.
+    def run(self, limit: int | None = None) -> Events:
+        """Map, check and encode all rows, or those before number `limit`. Rejects count the rows of the block from 1.
+        Every row is mapped, skipped or rejected: exactly one of them (docs/know/promises.md#balance).
 
         This is the hottest loop of all: `append` takes ordinary events, `transform` all others.
         """
-        events, buffer, observe = self.events, self.buffer, self.observe
+        events, buffer = self.events, self.buffer
         map_row: Any = self.mapper.map_row
         map_members: Any = self.mapper.map_members
         append: Any = self.appender()
@@ -89,18 +91,18 @@ class RowTransformer:
             fields.begin(self.rows.columns)
         text = buffer.open
         row, ordinary = -1, 0
-        for row, record in enumerate(islice(self.rows, first, limit), first):
+        for row, record in enumerate(islice(self.rows, limit)):
             if record.__class__ is BrokenRow:
                 self.reject(row, "read", record.code, record.detail)
                 continue
             map_record = map_members if record.__class__ is Members else map_row
-            result = map_record(record, observe, fields)
+            result = map_record(record, fields)
             unobserved = append(text, row, result)
             if unobserved is None:
                 self.transform(row, result)
             else:
                 ordinary += 1
-                if fields is not None and (result.rule or fields.pending):
+                if fields is not None:
                     fields.settle_event(result)
                 if unobserved:
                     self.observe_remaining(unobserved, row, result)
@@ -111,7 +113,7 @@ class RowTransformer:
         events.mapped += ordinary
         self.finish()
         if fields is not None:
-            events.fields = fields.end(ordinary, events.name_counts)
+            events.fields = fields.end()
         return events
 
     def appender(self) -> Callable[[bytearray, int, Any], int | None]:
@@ -123,7 +125,7 @@ class RowTransformer:
         return native.Appender(
             self.append, UnvalidatedEvent, writer, heads, self.is_valid, self.newest, self.max_bytes,
             (SECONDS, MILLISECONDS, MICROSECONDS), buffer.ends, buffer.times, buffer.keys, self.events.row_of,
-            buffer.own, self.observer if self.observe else None,
+            buffer.own, self.observer,
         )  # fmt: skip
 
     def append(self, text: bytearray, row: int, result: Any) -> int | None:
@@ -151,7 +153,7 @@ class RowTransformer:
         buffer.ends.append(len(text))
         buffer.times.append(time)
         self.events.row_of.append(row)
-        return self.observer(result, time, result.distinct_id, properties) if self.observe else 0
+        return self.observer(result, time, result.distinct_id, properties)  # type: ignore[no-any-return]
 
     def transform(self, row: int, result: Any) -> None:
         """Transform what the mapper returned for one row: mapped, skipped or rejected. Checks every rule."""
@@ -241,17 +243,16 @@ class RowTransformer:
         if position:
             self.positions[index] = position
         events.row_of.append(row)
-        if self.observe and "$set" in event.properties:
+        if "$set" in event.properties:
             self.warn(row, *OVERWRITES_PERSON)
-        found = warnings(event, context) if self.observe and not usual else ()
+        found = () if usual else warnings(event, context)
         for code, detail in found:
             self.warn(row, code, detail)
         if not usual and not found:
             self.valid_heads[event.event] = self.encoder.head(event.event)  # type: ignore[arg-type]
-        if self.observe:
-            self.observer.add(event.event, event.distinct_id, time, event.received, event.wall, event.note)
-            if "$groups" in event.properties:
-                events.named.append((index, event.properties["$groups"]))
+        self.observer.add(event.event, event.distinct_id, time, event.received, event.wall, event.note)
+        if "$groups" in event.properties:
+            events.named.append((index, event.properties["$groups"]))
         return ""
 
     def transform_several(self, row: int, outcomes: list[Any]) -> str:
@@ -325,20 +326,18 @@ class RowTransformer:
                     skips.append(code)
                 else:
                     accepted.append(outcome)
-            if first == len(events.row_of) and self.observe and (accepted or EMPTY_UPDATE in skips):
+            if first == len(events.row_of) and (accepted or EMPTY_UPDATE in skips):
                 events.add_keyed(row, start, accepted, outcomes)
-            if self.observe:
-                events.state(row, start, accepted, outcomes)
+            events.state(row, start, accepted, outcomes)
         except RowRejected:
             for index in range(first, len(events.row_of)):
                 self.keyless.discard(index)
                 self.positions.pop(index, None)
             buffer.cut_back(ends)
             del events.row_of[first:]
-            if self.observe:
-                self.observer.cut(first, walls)
-                while events.named and events.named[-1][0] >= first:
-                    events.named.pop()
+            self.observer.cut(first, walls)
+            while events.named and events.named[-1][0] >= first:
+                events.named.pop()
             for counter, key in journal:
                 counter[key] -= 1
             raise
@@ -404,8 +403,6 @@ class RowTransformer:
         events.positions = [0] * events.count
         for index, position in self.positions.items():
             events.positions[index] = position
-        if not self.observe:
-            return
         for row, code, detail in self.rows.warnings:
             if row < events.rows:
                 self.warn(row, code, detail)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from pipeline.mapper.compiler import Mapper
 from pipeline.mapper.own_code import Cost
 from pipeline.models import Block, Part, Reject, SealedOptions
 from pipeline.options import Limits
-from pipeline.transform.events import Mapper
 from pipeline.transform.field_counts import BlockFields, Counted
 from pipeline.transform.sample import LEAST_EVENTS, Sampled
 from pipeline.transform.unsafe_integers import Unsafe
@@ -41,8 +41,8 @@ class TransformConfig:
 class Task(NamedTuple):
     """One block for one worker. `number` counts the blocks of the whole source from 0.
 
-    Rows before number `limit` are read, all if it is None; of these, the rows from number `first` are transformed.
-    `seal` is the planned digest, "" if not yet known. `duplicates` are the plan's decisions on events of this block.
+    Rows before number `limit` are read, all if it is None. `seal` is the planned digest, "" if not yet known.
+    `duplicates` are the plan's decisions on events of this block.
     """
 
     number: int
@@ -50,7 +50,6 @@ class Task(NamedTuple):
     limit: int | None = None
     seal: str = ""
     duplicates: Sequence[DuplicateDecision] = ()
-    first: int = 0
 
 
 class Unit(NamedTuple):

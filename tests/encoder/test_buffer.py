@@ -17,7 +17,7 @@ from pipeline.extractors.line_blocks import row_starts
 from pipeline.models import SealedOptions, UnvalidatedEvent
 from pipeline.options import Limits
 from pipeline.timestamps import DAY, format_utc
-from pipeline.transform.block import make_events
+from pipeline.transform.rows import RowTransformer
 from pipeline.uuids import Hasher, namespace
 from pipeline.validator.rules import ValidationContext
 from tests.support.tiny_tool import AS_OF, THEN, TinyMapper
@@ -86,7 +86,7 @@ def made_of(*rows: bytes) -> tuple[list[int], list[int], list[bytes]]:
     """The row, place in its row and bytes of each event that the tiny mapper makes."""
     options = SealedOptions(as_of=AS_OF)
     context = ValidationContext.of(options, Limits())
-    found = make_events(JsonlRows(b"\n".join(rows)), TinyMapper(options), Encoder("tiny", options), context)
+    found = RowTransformer(JsonlRows(b"\n".join(rows)), TinyMapper(options), Encoder("tiny", options), context).run()
     return found.row_of, found.positions, found.events
 
 

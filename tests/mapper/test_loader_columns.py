@@ -57,13 +57,13 @@ def test_the_columns_of_a_loader_change_nothing(name: str, tmp_path: Path) -> No
         plain = written(same, tmp_path / f"{number}")
         again = written(changed, tmp_path / f"{number}-loaded")
         for members in (False, True) if made.map_members else (False,):
-            one, other = (transformed(path, made, options, observe=True, members=members) for path in (plain, again))
+            one, other = (transformed(path, made, options, members=members) for path in (plain, again))
             assert outcome_of(other)[1:] == outcome_of(one)[1:]
             assert list(map(without_uuid, other.events)) == list(map(without_uuid, one.events))
         for case, more in zip(same, changed, strict=True):
             outcomes = []
             for row in (case.row, more.row):
-                result = made.map_row(row_of(mapping, row, case.format), True)
+                result = made.map_row(row_of(mapping, row, case.format))
                 outcomes.append([describe(one) for one in (result if isinstance(result, list) else [result])])
             assert outcomes[1] == outcomes[0], case.name
 

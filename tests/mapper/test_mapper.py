@@ -174,27 +174,23 @@ def test_an_opened_object_is_taken_as_it_is() -> None:
     assert draft.properties == {"a": Raw(b"1.10")}
 
 
-def noted(sections: str, members: str) -> tuple[UnvalidatedEvent, UnvalidatedEvent]:
-    """The event of a row as a plan makes it, with a note, and as an apply makes it."""
-    made = mapper(sections)
-    observed, applied = (made.map_row(record(f"{{{ROW}{members}}}"), observe) for observe in (True, False))
-    assert isinstance(observed, UnvalidatedEvent)
-    assert isinstance(applied, UnvalidatedEvent)
-    return observed, applied
+def noted(sections: str, members: str) -> UnvalidatedEvent:
+    """The event of a row, with its note."""
+    event = mapper(sections).map_row(record(f"{{{ROW}{members}}}"))
+    assert isinstance(event, UnvalidatedEvent)
+    return event
 
 
 def test_person_properties_of_a_row_are_not_part_of_its_event() -> None:
-    """A plan notes it, values unchanged; an apply does not even read it, and makes the same event. Parts that cannot be
-    read are a warning, only in the plan."""
+    """A note has them, values unchanged. Parts that cannot be read are a warning."""
     sections = f"{DROP}person: {{set: {{email: mail}}, set_once: {{first: price}}, unset: gone}}\n"
-    observed, applied = noted(sections, ',"mail":"a@b","price":1.10,"gone":["x"]')
-    note = Note(set={"email": Raw(b'"a@b"')}, set_once={"first": Raw(b"1.10")}, unset=("x",))
-    assert (observed.note, applied.note) == (note, None)
-    assert list(observed.properties) == list(applied.properties) == ["mail", "price", "gone"]
-    assert noted(sections, "")[0].note is None
-    observed, applied = noted(DROP + "person: {spread_set: [traits]}\n", ',"traits":"none"')
-    assert [code for code, _ in observed.warnings] == ["bad_value"]
-    assert (observed.note, observed.properties, applied.warnings) == (None, applied.properties, ())
+    event = noted(sections, ',"mail":"a@b","price":1.10,"gone":["x"]')
+    assert event.note == Note(set={"email": Raw(b'"a@b"')}, set_once={"first": Raw(b"1.10")}, unset=("x",))
+    assert list(event.properties) == ["mail", "price", "gone"]
+    assert noted(sections, "").note is None
+    event = noted(DROP + "person: {spread_set: [traits]}\n", ',"traits":"none"')
+    assert [code for code, _ in event.warnings] == ["bad_value"]
+    assert (event.note, list(event.properties)) == (None, ["traits"])
 
 
 @pytest.mark.parametrize(
@@ -208,7 +204,7 @@ def test_person_properties_of_a_row_are_not_part_of_its_event() -> None:
 )
 def test_a_row_has_a_users_id_and_the_first_other(members: str, pair: tuple[str, str | None]) -> None:
     """An id equal to the user's says nothing."""
-    assert noted(DROP + "pair: {user: mine, anonymous: [a, b]}\n", f",{members}")[0].note == Note(*pair)
+    assert noted(DROP + "pair: {user: mine, anonymous: [a, b]}\n", f",{members}").note == Note(*pair)
 
 
 def test_members_are_spread() -> None:
@@ -358,7 +354,7 @@ def test_no_row_is_an_exception(name: str, given_to: st.DataObject) -> None:
         if not reference.startswith("@"):
             row[path_steps(reference)[0]] = given_to.draw(events)
     made = compiled(name).map_row(record(json.dumps(row)))
-    watched = compiled(name).map_row(record(json.dumps(row)), True)
+    watched = compiled(name).map_row(record(json.dumps(row)))
     assert without_notes(watched) == without_notes(made)
     for outcome in made if isinstance(made, list) else [made]:
         assert isinstance(outcome, (UnvalidatedEvent, Link, Skip, RejectReason, PersonUpdate, GroupUpdate))

@@ -25,9 +25,9 @@ from pipeline.mapper.language.sections import Case, Mapping
 from pipeline.mapper.program.operations import Program
 from pipeline.models import ItemOutcomes, Link, MapperResult, PersonUpdate, SealedOptions, UnvalidatedEvent
 from pipeline.options import Limits
-from pipeline.transform.block import make_events
+from pipeline.zone_clock import ZoneClock
 from pipeline.transform.events import Events
-from pipeline.transform.observer import NOTHING_MORE
+from pipeline.transform.rows import RowTransformer
 from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import ValidationContext
 from pipeline.values import FALSE, Record, raw
@@ -63,14 +63,14 @@ def written(cases: list[Case], path: Path) -> Path:
     return path
 
 
-def transformed(path: Path, made: Mapper, options: SealedOptions, *, observe: bool, members: bool) -> Events:
+def transformed(path: Path, made: Mapper, options: SealedOptions, *, members: bool) -> Events:
     """The events of a file of one block."""
     part = opened(path)
     (block,) = blocks(part)
     asked: Any = {"opens": made.opens, "blanks": made.blanks, "layout_of": made.layout}
-    read = rows(part, block, observe=observe, members=members, **asked)
+    read = rows(part, block, members=members, **asked)
     context = ValidationContext.of(options, Limits(), frozenset())
-    return make_events(read, made, Encoder(made.tool, options), context, observation=NOTHING_MORE if observe else None)
+    return RowTransformer(read, made, Encoder(made.tool, options), context).run()
 
 
 def outcome_of(events: Events) -> list[Any]:
@@ -81,18 +81,17 @@ def outcome_of(events: Events) -> list[Any]:
 
 @pytest.mark.parametrize("name", available())
 def test_a_plan_makes_of_the_row_of_a_case_what_the_case_says(name: str, tmp_path: Path) -> None:
-    """Whether the reader opened the properties or not, in C and in Python, in a plan and in an apply."""
+    """Whether the reader opened the properties or not, in C and in Python."""
     mapping = load(name)
     for number, (cases, options) in enumerate(alike(mapping)):
         made = compile_mapping(mapping, options, cases[0].lookups)
         closed = replace(made, opens=(), map_members=None)
         path = written(cases, tmp_path / str(number))
-        plain = transformed(path, closed, options, observe=True, members=False)
-        for members, observe in product((False, True) if made.map_members else (False,), (True, False)):
-            events = transformed(path, made, options, observe=observe, members=members)
+        plain = transformed(path, closed, options, members=False)
+        for members in (False, True) if made.map_members else (False,):
+            events = transformed(path, made, options, members=members)
             assert outcome_of(events) == outcome_of(plain)
-            if observe:
-                assert (events.warnings, events.cells) == (plain.warnings, plain.cells)
+            assert (events.warnings, events.cells) == (plain.warnings, plain.cells)
         sent: dict[int, list[dict[str, Any]]] = {}
         for row, event in zip(plain.row_of, plain.events, strict=True):
             sent.setdefault(row, []).append(json.loads(event))
@@ -102,8 +101,8 @@ def test_a_plan_makes_of_the_row_of_a_case_what_the_case_says(name: str, tmp_pat
 
 
 def expected(made: Mapper, record: values.Record, sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The events that the outcomes of a case's row say are sent, with uuids and import properties as they were sent."""
-    result = made.map_row(record, True)
+    """The events that the outcomes of a case's row say are sent; uuids and import properties as they were sent."""
+    result = made.map_row(record)
     described = [describe(one) for one in (result if isinstance(result, list) else [result])]
     if any("reject" in one for one in described) and not isinstance(result, ItemOutcomes):
         return []
@@ -142,7 +141,7 @@ def ways(made: Mapper, line: str) -> list[list[Any]]:
             continue
         (record,) = JsonlRows(line.encode(), opens=opens, members=members)
         map_row: Any = made.map_row if isinstance(record, dict) else made.map_members
-        result = map_row(record, True)
+        result = map_row(record)
         outcomes = result if isinstance(result, list) else [result]
         for one in outcomes:
             if isinstance(one, UnvalidatedEvent) and not isinstance(one.properties, dict):
@@ -215,7 +214,7 @@ def test_outcomes_are_the_same_without_the_tests(name: str) -> None:
         for case, number in product(cases, range(ROUNDS)):
             row = row_of(mapping, case.row, case.format)
             row = changed(row, chance) if number else row
-            assert tested(dict(row), True) == untested(dict(row), True), row
+            assert tested(dict(row)) == untested(dict(row)), row
 
 
 def persons_of(outcome: MapperResult) -> Iterator[str | None]:
@@ -232,7 +231,7 @@ def persons_of(outcome: MapperResult) -> Iterator[str | None]:
 
 
 def persons(made: Mapper, row: values.Record) -> set[str]:
-    result = made.map_row(row, True)
+    result = made.map_row(row)
     outcomes = result if isinstance(result, list) else [result]
     return {one for outcome in outcomes for one in persons_of(outcome) if one}
 

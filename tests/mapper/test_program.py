@@ -78,7 +78,7 @@ def test_a_traceback_shows_the_line_of_the_program() -> None:
 
     made = mapper("properties: {rename: {a: b}}\n")
     with pytest.raises(AttributeError) as failed:
-        made.map_row({"name": "Seen"}, False, Failing())
+        made.map_row({"name": "Seen"}, Failing())
     shown = "".join(traceback.format_exception(failed.value))
     assert "<mapping shop " in shown
     assert "scan.event = event" in shown

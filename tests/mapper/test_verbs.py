@@ -384,7 +384,7 @@ def test_the_whole_row_has_the_columns_that_are_read_and_dropped(section: str) -
     """Every section reads the row as it came."""
     source = '"@all"' if section else "{opened: yes}"
     sections = f"{section}properties:\n  drop: [name, user, at]\nperson:\n  spread_set: [{{from: {source}}}]\n"
-    outcome = mapper(sections).map_row(record(f'{{{ROW},"b":1}}'), True)
+    outcome = mapper(sections).map_row(record(f'{{{ROW},"b":1}}'))
     assert isinstance(outcome, UnvalidatedEvent)
     assert outcome.note is not None
     assert outcome.note.set is not None

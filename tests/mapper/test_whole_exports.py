@@ -413,7 +413,7 @@ def test_a_profile_has_the_time_of_its_last_change() -> None:
     ]
     found = []
     for form in forms:
-        outcome = mapper.map_row({name: Raw(json.dumps(value)) for name, value in json.loads(form).items()}, True)
+        outcome = mapper.map_row({name: Raw(json.dumps(value)) for name, value in json.loads(form).items()})
         assert isinstance(outcome, PersonUpdate)
         found.append(outcome.time)
     assert found == [*[1685611800123000] * 4, None]

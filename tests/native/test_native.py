@@ -26,9 +26,9 @@ from pipeline.mapper.language.loader import parse
 from pipeline.models import BrokenRow, Note, SealedOptions, UnvalidatedEvent
 from pipeline.native import AVAILABLE, build, native
 from pipeline.options import Limits
-from pipeline.transform.block import make_events
 from pipeline.transform.events import Events
-from pipeline.transform.observer import Observation, Observer
+from pipeline.transform.observer import Observer
+from pipeline.transform.rows import RowTransformer
 from pipeline.transform.statements import StatementSettings, statements_of
 from pipeline.validator.rules import ValidationContext
 from tests.support.commands import in_process
@@ -245,15 +245,13 @@ def rows_of(draw: st.DrawFn, name: str) -> bytes:
     return json.dumps(row, ensure_ascii=draw(st.booleans())).encode()
 
 
-def made(name: str, data: bytes, *, members: bool, observe: bool) -> dict[str, Any]:
-    """Everything that the rows become, for comparison."""
+def made(name: str, data: bytes, *, members: bool) -> dict[str, Any]:
+    """All that the rows become, to be compared."""
     mapper, options = mapper_of(name)
     assert mapper.map_members is not None
-    rows = JsonlRows(data, observe=observe, opens=mapper.opens, members=members)
+    rows = JsonlRows(data, opens=mapper.opens, members=members)
     rules = ValidationContext.of(options, Limits())
-    events: Events = make_events(
-        rows, mapper, Encoder(mapper.tool, options), rules, observation=Observation() if observe else None
-    )
+    events: Events = RowTransformer(rows, mapper, Encoder(mapper.tool, options), rules).run()
     found = {one.name: getattr(events, one.name) for one in fields(events) if one.name != "content"}
     arrays = {name: value.tolist() for name, value in found.items() if isinstance(value, np.ndarray)}
     users, *tables = statements_of(events, 0, StatementSettings(AS_OF, persons=True))
@@ -265,12 +263,12 @@ def made(name: str, data: bytes, *, members: bool, observe: bool) -> dict[str, A
 @needs_native
 @pytest.mark.parametrize("name", ["mixpanel", "amplitude", "everything", "flat", "named", "some", "blanks", "first"])
 @settings(max_examples=25, deadline=None)
-@given(data=st.data(), observe=st.booleans())
-def test_each_row_becomes_the_events_that_python_makes(name: str, data: st.DataObject, observe: bool) -> None:
-    """Events, rejects, skips, links, warnings and everything else of a block are the same either way."""
+@given(data=st.data())
+def test_each_row_becomes_the_events_that_python_makes(name: str, data: st.DataObject) -> None:
+    """Events, rejects, skips, links, warnings and all else of a block are the same either way."""
     lines = b"\n".join(data.draw(st.lists(rows_of(name), min_size=1, max_size=5)))
-    expected = made(name, lines, members=False, observe=observe)
-    assert made(name, lines, members=True, observe=observe) == expected
+    expected = made(name, lines, members=False)
+    assert made(name, lines, members=True) == expected
 
 
 TEXTS = st.sampled_from(["u", "v", "\u00e9", ""])
@@ -321,7 +319,7 @@ def test_the_events_compared_are_events() -> None:
     for name, row in usual.items():
         (record,) = JsonlRows(json.dumps(row).encode(), opens=mapper_of(name)[0].opens, members=True)
         assert isinstance(record, native.Members)
-        assert made(name, json.dumps(row).encode(), members=True, observe=True)["mapped"] == 1
+        assert made(name, json.dumps(row).encode(), members=True)["mapped"] == 1
 
 
 def test_a_mapping_that_asks_for_more_is_left_to_python() -> None:

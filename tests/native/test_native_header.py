@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from pipeline import values
 from pipeline.encoder.event import Encoder
+from pipeline.mapper import verbs  # noqa: F401  (declares the decoders)
 from pipeline.mapper.program.blanks import BlankRemover
 from pipeline.mapper.program.functions import decode_row, layout_of
 from pipeline.mapper.program.operations import Decode
@@ -138,12 +139,12 @@ COLUMNS = [
 ]  # fmt: skip
 CELLS = st.sampled_from(["", "", "1", "{}", 'a"\\\n\x00', "é\u2028\U0001f600"])
 DECODES = [
-    Decode("nested", ("p", "q")),
-    Decode("loaded_row", ("columns", "0", "0")),
-    Decode("loaded_row", ("columns", "1", "2", "a", "x_", "p_")),
-    Decode("loaded_row", ("columns", "2", "0", "1", "A", "$a", "p_a")),
-    Decode("lifted", ("", "p")),
-    Decode("with_lower_names", ("A",)),
+    Decode("nested", (("p", "q"),)),
+    Decode("loaded_row", ("columns", (), (), ())),
+    Decode("loaded_row", ("columns", ("a",), (), ("x_", "p_"))),
+    Decode("loaded_row", ("columns", ("1", "A"), ("$a", "p_a"), ())),
+    Decode("lifted", (("p",), "")),
+    Decode("with_lower_names", (("A",),)),
 ]
 
 
@@ -189,7 +190,7 @@ def test_ordinary_tables_have_a_layout() -> None:
     )
     assert layout_of(DECODES[4], ("a",)) == Layout()
     assert layout_of(DECODES[4], ("p",)) is None
-    assert layout_of(Decode("nested", tuple(map(str, range(17)))), ("a",)) is None
+    assert layout_of(Decode("nested", (tuple(map(str, range(17))),)), ("a",)) is None
 
 
 def test_lines_that_do_not_fit_a_layout() -> None:

@@ -42,12 +42,11 @@ THEN = AS_OF - 100 * DAY
 
 
 class TinyMapper:
-    """Keeps the `Mapper` protocol."""
+    """Has what the transform uses of a `Mapper`."""
 
     tool = "tiny"
     opens: tuple[str, ...] = ()
     map_members = None
-    unsets = True
     blanks = False
     keeps_earliest = False
     layout = None
@@ -57,7 +56,7 @@ class TinyMapper:
     def __init__(self, options: SealedOptions) -> None:
         self.hasher = Hasher(namespace("tiny", options.settings.get("source", "")))
 
-    def map_row(self, record: Record, observe: bool = False, scan: Any = None) -> Any:
+    def map_row(self, record: Record, scan: Any = None) -> Any:
         """What the row says it becomes."""
         if "many" in record:
             return [self.one(opened(one) or {}) for one in items(record["many"]) or []]

@@ -49,7 +49,7 @@ def test_the_facts_of_a_block_are_those_of_its_events(tmp_path: Path) -> None:
     transformer, task, content = facts(tmp_path)
     table = pq.read_table(io.BytesIO(content))
     assert table.schema.names == SCHEMA.names
-    events = transformer.transform(task, observe=False).events
+    events = transformer.transform(task).events
     assert len(events) == 4
     for event, fact in zip(events, table.to_pylist(), strict=True):
         said = json.loads(event)

@@ -18,9 +18,8 @@ from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.mapper.language.loader import parse
 from pipeline.models import GroupUpdate, PersonUpdate, RejectReason, SealedOptions, UnvalidatedEvent
 from pipeline.options import Limits
-from pipeline.transform.block import make_events
 from pipeline.transform.events import Events
-from pipeline.transform.observer import Observation
+from pipeline.transform.rows import RowTransformer
 from pipeline.validator import rules as validate
 from pipeline.validator.rules import (
     RULES,
@@ -172,15 +171,15 @@ class FromDrafts(tiny.TinyMapper):
         super().__init__(SealedOptions(as_of=AS_OF))
         self.drafts = iter(deepcopy(drafts))
 
-    def map_row(self, record: Record, observe: bool = False, scan: Any = None) -> UnvalidatedEvent:
+    def map_row(self, record: Record, scan: Any = None) -> UnvalidatedEvent:
         return next(self.drafts)
 
 
 def walk(drafts: list[UnvalidatedEvent], options: SealedOptions, limits: Limits, excluded: frozenset[str]) -> Events:
-    """What make_events makes of drafts, each in a row of its own."""
+    """What the transform makes of drafts, each in a row of its own."""
     lines = JsonlRows(b"".join(b'{"row":%d}\n' % row for row in range(len(drafts))))
     context = ValidationContext.of(options, limits, excluded)
-    return make_events(lines, FromDrafts(drafts), Encoder("tiny", options), context)
+    return RowTransformer(lines, FromDrafts(drafts), Encoder("tiny", options), context).run()
 
 
 NAMES = st.sampled_from([None, "", " ", "Seen", "Seen", "Seen", "é" * 200, "x" * 201, SMILE * 101])
@@ -223,7 +222,7 @@ GOOD = st.builds(
 def test_the_fast_path_agrees_with_the_rules(
     drafts: list[UnvalidatedEvent], allow_recent: bool, window: tuple[int | None, int | None], excluded: frozenset[str]
 ) -> None:
-    """A row that make_events passes quickly is one that every rule passes; all others have the rule's code."""
+    """A row that the transform passes quickly is one that every rule passes; all others have the rule's code."""
     options = SealedOptions(as_of=AS_OF, allow_recent=allow_recent, since=window[0], until=window[1])
     limits = Limits()
     chosen = ValidationContext.of(options, limits, excluded)
@@ -304,10 +303,7 @@ def test_rules_that_are_added_apply_to_rows_read_in_c(members: bool) -> None:
     for rule in (refused, named):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(validate, "RULES", (*RULES, rule))
-            made = make_events(
-                JsonlRows(data, members=members), mapper, Encoder("flat", options), rules(),
-                observation=Observation(),
-            )  # fmt: skip
+            made = RowTransformer(JsonlRows(data, members=members), mapper, Encoder("flat", options), rules()).run()
         found.append(([(one.row, one.code) for one in made.rejects], made.mapped, made.warnings["odd_name"]))
     assert found == [([(row, "added_id") for row in range(3, 31, 3)], 20, 0), ([], 30, 15)]
 
@@ -331,7 +327,8 @@ def test_a_reject_has_the_place_and_the_content_of_its_row(tmp_path: Path) -> No
     (block,) = blocks(part)
     options = SealedOptions(as_of=AS_OF)
     encoder = Encoder("tiny", options)
-    (reject,) = make_events(rows(part, block), tiny.TinyMapper(options), encoder, rules(), part=part.path).rejects
+    made = RowTransformer(rows(part, block), tiny.TinyMapper(options), encoder, rules(), part.path).run()
+    (reject,) = made.rejects
     text = path.read_text().splitlines()
     assert (reject.part, reject.row, reject.offset) == ("a.jsonl", 2, len(text[0]) + 1)
     assert (reject.stage, reject.code, reject.record) == ("validate", "missing_distinct_id", text[1])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pipeline.errors import UnreadableExport
-from pipeline.extractors.dialect import delimited, name_notices, title_notices
+from pipeline.extractors.dialect import delimited, dialect_of, name_notices, title_notices
 from pipeline.extractors.format import Format, Recognized, RowOptions, Sample, when_called
 from pipeline.extractors.header import NO_HEADER, UNSURE_ESCAPES, no_header_row
 from pipeline.extractors.rows import Rows
@@ -58,8 +58,6 @@ def _layout(sample: Sample) -> Dialect | None:
     rules = sample.rules
     if rules.header not in ("", "no"):
         return None
-    from pipeline.extractors.layouts import dialect_of
-
     if (rules.columns or rules.columns_from) and (chosen := dialect_of(sample, rules, named=True)):
         return chosen
     fitting = [found for layout in rules.layouts if (found := dialect_of(sample, layout, named=False))]

@@ -184,13 +184,13 @@ class NativeRows(PythonRows):
 def map_dicts(map_row: Callable[..., Any]) -> Callable[..., Any]:
     """Turns a function that maps each row as a `Row` into one that maps rows that are dicts."""
 
-    def map_dict(row: Record, observe: bool = False, scan: Any = None) -> Any:
+    def map_dict(row: Record, scan: Any = None) -> Any:
         if scan is not None:
             scan.row(row)
         made = Row(row)
         if None in made.values():
             made = Row((name, value) for name, value in row.items() if value is not None)
-        return map_row(made, observe, scan)
+        return map_row(made, scan)
 
     return map_dict
 
@@ -234,7 +234,6 @@ def shown(scan: Any, row: Any, properties: Any, apart: bool) -> None:
     not a member of the row."""
     if row.__class__ is not Row:
         scan.members(row, properties if apart else None)
-        scan.event = None
     elif properties is not row:
         scan.opened(properties)
 

@@ -28,15 +28,15 @@ class StepEmitter(PropertyEmitter):
         self._extra_events: list[tuple[str, str]] = []
 
     def source(self) -> str:
-        """The source of the function `map_row`. With `observe` it also returns the updates and notes for a plan, and
-        `scan` sees the row, its opened properties and its event's name as they came."""
-        self.lines = ["def map_row(row, observe=False, scan=None):", "    w = ()", "    try:"]
+        """The source of the function `map_row`; `scan` sees the row, its opened properties and its event's name as they
+        came."""
+        self.lines = ["def map_row(row, scan=None):", "    w = ()", "    try:"]
         self.depth = 2
         self.write(self.program.steps)
         self.lines.append("    except (BadValue, MsgspecError) as error:")
         if not any(isinstance(step, program.OpenProperties) and step.source is None for step in self.program.steps):
             self.lines.append("        if p is None and row.__class__ is not Row:")
-            self.lines.append("            return map_dict(row.as_dict(), observe, scan)")
+            self.lines.append("            return map_dict(row.as_dict(), scan)")
         self.lines += ["        return RejectReason('bad_value', str(error))", ""]
         names = "".join(f"{name} = " for name in self._objects.values())
         self.lines[1] = f"    {names}None; w = ()" if names else self.lines[1]
@@ -245,22 +245,21 @@ class StepEmitter(PropertyEmitter):
                 self._write_first_id(name, candidates[1:], or_same)
 
     def _observe_person(self, step: program.ObservePerson) -> None:
-        with self.block("if observe:"):
-            with self.block("try:"):
-                parts = ["None", "None"]
-                if step.user is not None:
-                    parts = [self.local("u"), self.local("a")]
-                    self.line(f"{parts[0]} = {self.value(step.user)} or None")
-                    self.line(f"{parts[1]} = None")
-                    with self.block(f"if {parts[0]} is not None:"):
-                        self._anonymous(step.anonymous, *parts)
-                parts += [self._person(step.set, step.spread_set), self._person(step.set_once, step.spread_set_once)]
-                if step.unset is not None:
-                    parts.append(self.local("g"))
-                    self.line(f"{parts[-1]} = names_of({self.value(step.unset)})")
-                present = [part for part in parts if part != "None"]
-                self.line(f"if {' or '.join(present) or False}: note = Note({', '.join(parts)})")
-            self.line("except (BadValue, MsgspecError) as error: w += (('bad_value', 'of a person: ' + str(error)),)")
+        with self.block("try:"):
+            parts = ["None", "None"]
+            if step.user is not None:
+                parts = [self.local("u"), self.local("a")]
+                self.line(f"{parts[0]} = {self.value(step.user)} or None")
+                self.line(f"{parts[1]} = None")
+                with self.block(f"if {parts[0]} is not None:"):
+                    self._anonymous(step.anonymous, *parts)
+            parts += [self._person(step.set, step.spread_set), self._person(step.set_once, step.spread_set_once)]
+            if step.unset is not None:
+                parts.append(self.local("g"))
+                self.line(f"{parts[-1]} = names_of({self.value(step.unset)})")
+            present = [part for part in parts if part != "None"]
+            self.line(f"if {' or '.join(present) or False}: note = Note({', '.join(parts)})")
+        self.line("except (BadValue, MsgspecError) as error: w += (('bad_value', 'of a person: ' + str(error)),)")
 
     def _anonymous(self, candidates: Sequence[Value], user: str, name: str) -> None:
         if not candidates:
@@ -298,12 +297,11 @@ class StepEmitter(PropertyEmitter):
         return properties
 
     def _observe_groups(self, groups: Value) -> None:
-        with self.block("if observe:"):
-            with self.block("try:"):
-                value = self.value(groups)
-                given = f"{value}, time, received, w, distinct_id"
-                self.line(f"if {value} is not None: group_updates, w = observed_groups({given})")
-            self.line("except (BadValue, MsgspecError) as error: w += (('bad_value', 'of a group: ' + str(error)),)")
+        with self.block("try:"):
+            value = self.value(groups)
+            given = f"{value}, time, received, w, distinct_id"
+            self.line(f"if {value} is not None: group_updates, w = observed_groups({given})")
+        self.line("except (BadValue, MsgspecError) as error: w += (('bad_value', 'of a group: ' + str(error)),)")
 
     def _give_group_updates(self, step: program.GiveGroupUpdates) -> None:
         function = "update_of_group" if step.open is None else "updates_of_groups"
@@ -336,7 +334,7 @@ class StepEmitter(PropertyEmitter):
 
     def _warn_of_groups(self, left_out: str) -> None:
         self.line(f"left_out = {left_out}")
-        self.line("if left_out and observe: w += (('left_out_group', 'of no type that was chosen: ' + left_out),)")
+        self.line("if left_out: w += (('left_out_group', 'of no type that was chosen: ' + left_out),)")
 
     def _give_event(self) -> None:
         values = "event, distinct_id, time, p, key, uuid, received, wall, placeholder, w, note"
@@ -347,7 +345,6 @@ class StepEmitter(PropertyEmitter):
             values = f"{extra}[0], distinct_id, time, {extra}[1], key and key + {suffix!r}"
             event = f"UnvalidatedEvent({values}, None, received, None, placeholder)"
             self.line(f"if {extra} is not None: further = [*(further or ()), {event}]")
-        # Groups come last, so that the events of a row have the same positions in a plan and in an apply.
         if self._observes_groups:
             self.line("if group_updates: return [result, *(further or ()), *group_updates]")
         self.line("return result if further is None else [result, *further]")

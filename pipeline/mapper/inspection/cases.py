@@ -83,7 +83,7 @@ def outcomes_of(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None
     mapper = compiled.get(given)
     if mapper is None:
         mapper = compiled[given] = compile_mapping(mapping, options, case.lookups, for_members=False)
-    result = mapper.map_row(row_of(mapping, case.row, case.format), True)
+    result = mapper.map_row(row_of(mapping, case.row, case.format))
     return result if isinstance(result, list) else [result]
 
 

@@ -134,14 +134,8 @@ class _CountingEmitter(StepEmitter):
 
     def write_choose(self, value: expressions.Choose) -> str:
         counts = self._choice(CONDITION, value, self.spelt(value.when), ["true", "false"])
-        name = self.local()
-        with self.block(f"if {self.test(value.when)}:"):
-            self.line(f"{counts}[0] += 1")
-            self.line(f"{name} = {self.value(value.then)}")
-        with self.block("else:"):
-            self.line(f"{counts}[1] += 1")
-            self.line(f"{name} = {self.value(value.otherwise)}")
-        return name
+        self.line(f"{counts}[0 if {self.test(value.when)} else 1] += 1")
+        return super().write_choose(value)
 
     def write_lookup(self, value: expressions.Lookup) -> str:
         text = self.value(value.text)
@@ -154,24 +148,23 @@ class _CountingEmitter(StepEmitter):
     def write_apply(self, value: expressions.Apply) -> str:
         name = super().write_apply(value)
         if FUNCTIONS[value.function].needs == 1 and value.arguments:
-            source = self.value(value.arguments[0])
-            counts = self._choice(CHANGE, value, self.spelt(value), ["changed", "left as it was"])
-            self.line(f"if {source} is not None: {counts}[0 if {name} != {source} else 1] += 1")
+            self._count_change(name, value, value.arguments[0])
         return name
 
     def write_convert(self, value: expressions.Convert) -> str:
         name = super().write_convert(value)
-        source = self.value(value.value)
+        self._count_change(name, value, value.value)
+        return name
+
+    def _count_change(self, name: str, value: Value, before: Value) -> None:
+        source = self.value(before)
         counts = self._choice(CHANGE, value, self.spelt(value), ["changed", "left as it was"])
         self.line(f"if {source} is not None: {counts}[0 if {name} != {source} else 1] += 1")
-        return name
 
     def step(self, step: program.Step) -> None:
         if isinstance(step, program.SkipRow):
             counts = self._choice(SKIP, step.when, f"skip: {step.code}", ["skipped", "others"])
-            self.line(f"{counts}[1] += 1")
-            with self.block(f"if {self.test(step.when)}:"):
-                self.line(f"{counts}[0] += 1; {counts}[1] -= 1")
+            self.line(f"{counts}[0 if {self.test(step.when)} else 1] += 1")
         elif isinstance(step, program.ReadTime) and len(step.clocks) > 1:
             names = [*(self.spelt(clock.source) for clock in step.clocks), NONE]
             register = "time" if step.register == "time" else "received"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from codecs import lookup
 from collections.abc import Mapping as Map
 
-from pipeline.extractors.layouts import KINDS
+from pipeline.extractors.dialect import KINDS
 from pipeline.mapper.language.kinds import NAMES, TEXT, YES, Character, Choice, Keys, ListOf, TableOf, entry
 
 

@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from pipeline.mapper.language.kinds import YES, Call, Field, ListOf, decoder, value
 from pipeline.mapper.program import operations as program
+from pipeline.mapper.program.expressions import Apply, Constant, Value
 from pipeline.models import Layout, RejectReason
 from pipeline.values import Record
 
@@ -44,6 +46,28 @@ def function(needs: int = 0, warns: bool = False) -> Callable[[F], F]:
     return declare
 
 
+def computed(
+    name: str, help: str, read: str, *, needs: int = 1, warns: bool = False, **arguments: Field
+) -> Callable[[F], F]:
+    """Declare a verb for a value, and the function that makes the value from the verb's arguments, in their order: a
+    word or its default, and values as `read` says, as strings (`text`) or as they are (`present`). Each value of a list
+    is an argument."""
+
+    def declare(call: F) -> F:
+        def build(builder: Any, given: Call) -> Value:
+            operands: list[Value] = []
+            for argument, field in arguments.items():
+                one = given.arguments.get(argument, field.default)
+                for each in one if isinstance(field.kind, ListOf) else (one,):
+                    operands.append(getattr(builder, read)(each) if isinstance(each, Call) else Constant(each))
+            return Apply(call.__name__, tuple(operands))
+
+        value(name, help, **arguments)(build)
+        return function(needs, warns)(call)
+
+    return declare
+
+
 def decode_row(decode: program.Decode, row: Record) -> list[Record | RejectReason]:
     """The plain rows made from a row, which may be changed, and a reject for each bad item. Raises BadValue."""
     return DECODERS[decode.decoder](row, *decode.arguments)
@@ -52,6 +76,24 @@ def decode_row(decode: program.Decode, row: Record) -> list[Record | RejectReaso
 def decoding(call: F) -> F:
     DECODERS[call.__name__] = call
     return call
+
+
+def decodes(name: str, help: str, **arguments: Field) -> Callable[[F], F]:
+    """Declare a verb for a decoder on the decoder itself, which gets a row and the verb's arguments in their order, or
+    their defaults; an argument that can only be `yes` is left out."""
+
+    def declare(call: F) -> F:
+        given = {argument: field for argument, field in arguments.items() if field.kind != YES}
+
+        def build(_builder: Any, verb: Call) -> program.Decode:
+            return program.Decode(
+                call.__name__, tuple(verb.arguments.get(argument, field.default) for argument, field in given.items())
+            )
+
+        decoder(name, help, **arguments)(build)
+        return decoding(call)
+
+    return declare
 
 
 def of_table(layout: Callable[..., Layout | None]) -> Callable[[F], F]:

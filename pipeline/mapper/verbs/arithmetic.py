@@ -19,7 +19,7 @@ from pipeline.mapper.codegen.runtime import member_at
 from pipeline.mapper.language.kinds import NUMBER, NUMBERS, TEXT, VALUE, Call, Field, value
 from pipeline.mapper.program.builder import Builder
 from pipeline.mapper.program.expressions import Apply, Constant, Value
-from pipeline.mapper.program.functions import function
+from pipeline.mapper.program.functions import computed, function
 from pipeline.values import BadValue
 
 MOST_DIGITS = 60
@@ -67,16 +67,6 @@ def divide(build: Builder, call: Call) -> Value:
 
 
 @value(
-    "total",
-    "the sum of one member over the objects in a list; missing if none of them has it",
-    total=Field(VALUE, "the list", True),
-    of=Field(TEXT, "the member's name", True),
-)
-def total(build: Builder, call: Call) -> Value:
-    return Apply("total_of", (build.present(call.arguments["total"]), Constant(call.arguments["of"])))
-
-
-@value(
     "round",
     "a number rounded to a number of decimal places, halves away from zero; missing if it is",
     round=Field(NUMBER, "the number", True),
@@ -116,7 +106,14 @@ def _calculated(operation: str, *numbers: values.Value | bytes) -> Raw:
 _calculated_often = lru_cache(4_096)(_calculated)
 
 
-@function(needs=1, warns=True)
+@computed(
+    "total",
+    "the sum of one member over the objects in a list; missing if none of them has it",
+    "present",
+    warns=True,
+    total=Field(VALUE, "the list", True),
+    of=Field(TEXT, "the member's name", True),
+)
 def total_of(listed: values.Value, name: str) -> Raw | None:
     """The sum of a member; None if no item has it. Raises BadValue."""
     numbers = [number for item in values.items(listed) or () if (number := member_at(item, name)) is not None]

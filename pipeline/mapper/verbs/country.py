@@ -10,10 +10,8 @@ import re
 import unicodedata
 from functools import cache, lru_cache
 
-from pipeline.mapper.language.kinds import VALUE, Call, Field, value
-from pipeline.mapper.program.builder import Builder
-from pipeline.mapper.program.expressions import Apply, Value
-from pipeline.mapper.program.functions import function
+from pipeline.mapper.language.kinds import VALUE, Field
+from pipeline.mapper.program.functions import computed
 
 NO_COUNTRIES = frozenset(["AC", "CP", "CQ", "DG", "EA", "EU", "EZ", "IC", "QO", "TA", "UN", "XA", "XB", "ZZ"])
 """CLDR codes that ISO has not assigned to a country. XK, Kosovo, is not listed because it is used like a country's."""
@@ -84,17 +82,13 @@ _CODE = re.compile(r"[A-Z]{2}")
 _SMALL_WORDS = frozenset(("the", "and", "of"))
 
 
-@value(
+@computed(
     "country",
     "the ISO 3166-1 alpha-2 code of a country, from its English name or its code of two or three letters, in any case;"
     " missing for any other text",
+    "text",
     country=Field(VALUE, "the name or the code", True),
 )
-def country(build: Builder, call: Call) -> Value:
-    return Apply("country_code", (build.text(call.arguments["country"]),))
-
-
-@function(needs=1)
 @lru_cache(maxsize=1024)
 def country_code(text: str) -> str | None:
     """The code for a country's name or code; None for any other string."""

@@ -1,8 +1,8 @@
 """The verbs for decoders, which turn one row of an unusual shape into plain rows before any other section reads it.
 
-A decoder is two functions: the verb, which returns the decoder's name and arguments, and the decoder itself. Decoders
-for a single tool have their own modules, except the one for sessions of Universal Analytics, whose hits are a list in
-each row (docs/know/exports.md#universal-analytics). docs/know/exports.md#warehouse-copies lists what loaders add.
+Decoders for a single tool have their own modules, except the one for sessions of Universal Analytics, whose hits are a
+list in each row (docs/know/exports.md#universal-analytics). docs/know/exports.md#warehouse-copies lists what loaders
+add.
 """
 
 from __future__ import annotations
@@ -14,27 +14,20 @@ from msgspec import Raw
 
 from pipeline import values
 from pipeline.mapper.codegen.runtime import encode
-from pipeline.mapper.language.kinds import NAMES, TEXT, YES, Call, Field, decoder
+from pipeline.mapper.language.kinds import NAMES, TEXT, YES, Field
 from pipeline.mapper.loader_columns import RAW, is_loader_column
-from pipeline.mapper.program.builder import Builder
-from pipeline.mapper.program.functions import decoding, of_table, only_with
-from pipeline.mapper.program.operations import Decode
+from pipeline.mapper.program.functions import decodes, of_table, only_with
 from pipeline.models import Layout, RejectReason
 from pipeline.values import BadValue, Record
 
 
-@decoder(
+@decodes(
     "explode",
     "one row for each object in a list, each with the other columns of the row; an item that cannot be sent is rejected"
     " by itself",
     explode=Field(TEXT, "the column with the list", True),
-    prefix=Field(TEXT, "a prefix for the names of the other columns"),
+    prefix=Field(TEXT, "a prefix for the names of the other columns", default=""),
 )
-def explode(_build: Builder, call: Call) -> Decode:
-    return Decode("exploded", (call.arguments["explode"], call.arguments.get("prefix", "")))
-
-
-@decoding
 def exploded(row: Record, column: str, prefix: str) -> list[Record | RejectReason]:
     """A row for each object in the list of a column, with the other columns; any other item is a separate reject."""
     members = values.items(row.pop(column, None))
@@ -56,18 +49,13 @@ def exploded(row: Record, column: str, prefix: str) -> list[Record | RejectReaso
     return records
 
 
-@decoder(
+@decodes(
     "lower_names",
     "the names of all columns in lower case, in rows with one of these columns: Snowflake writes names in capitals",
     lower_names=Field(NAMES, "columns by which such rows are recognised, such as EVENT_ID", True),
 )
-def lower_names(_build: Builder, call: Call) -> Decode:
-    return Decode("with_lower_names", tuple(call.arguments["lower_names"]))
-
-
-@decoding
-@only_with(lambda *columns: columns)
-def with_lower_names(row: Record, *columns: str) -> list[Record]:
+@only_with(lambda columns: columns)
+def with_lower_names(row: Record, columns: tuple[str, ...]) -> list[Record]:
     """The row, its names in lower case if it has one of `columns`. If two names become one, a value wins over none, and
     the first over the second."""
     if row.keys().isdisjoint(columns):
@@ -81,19 +69,14 @@ def with_lower_names(row: Record, *columns: str) -> list[Record]:
     return [lowered]
 
 
-@decoder(
+@decodes(
     "lift",
     "members of objects become columns, unless the row has a column of that name",
     lift=Field(NAMES, "the columns with the objects; the earlier one wins", True),
-    where=Field(TEXT, "only rows with this column"),
+    where=Field(TEXT, "only rows with this column", default=""),
 )
-def lift(_build: Builder, call: Call) -> Decode:
-    return Decode("lifted", (call.arguments.get("where", ""), *call.arguments["lift"]))
-
-
-@decoding
-@only_with(lambda where, *columns: (where,) if where else columns)
-def lifted(row: Record, where: str, *columns: str) -> list[Record]:
+@only_with(lambda columns, where: (where,) if where else columns)
+def lifted(row: Record, columns: tuple[str, ...], where: str) -> list[Record]:
     """The row with the members of the objects in `columns` added to its own columns. Raises BadValue if one is not an
     object."""
     if where and values.is_absent(row.get(where)):
@@ -107,16 +90,7 @@ def lifted(row: Record, where: str, *columns: str) -> list[Record]:
     return [{**inside, **row}]
 
 
-@decoder(
-    "nest",
-    "columns such as properties.plan become members of one column; if a name has several dots, the first one counts",
-    nest=Field(NAMES, "the columns, without the dot", True),
-)
-def nest(_build: Builder, call: Call) -> Decode:
-    return Decode("nested", tuple(call.arguments["nest"]))
-
-
-def _nested_cells(names: tuple[str, ...], *columns: str) -> Layout | None:
+def _nested_cells(names: tuple[str, ...], columns: tuple[str, ...]) -> Layout | None:
     """`nested` for a table; None if one of the objects is also a column."""
     if not set(columns).isdisjoint(names):
         return None
@@ -124,9 +98,13 @@ def _nested_cells(names: tuple[str, ...], *columns: str) -> Layout | None:
     return Layout(tuple((number, *inside.get(name, (-1, name))) for number, name in enumerate(names)), columns)
 
 
-@decoding
+@decodes(
+    "nest",
+    "columns such as properties.plan become members of one column; if a name has several dots, the first one counts",
+    nest=Field(NAMES, "the columns, without the dot", True),
+)
 @of_table(_nested_cells)
-def nested(row: Record, *columns: str) -> list[Record]:
+def nested(row: Record, columns: tuple[str, ...]) -> list[Record]:
     """The row, with columns such as `NAME.member` as members of the object NAME, for each NAME in `columns`. Raises
     BadValue if a column of that name is something else."""
     found: dict[str, Record] = {}
@@ -155,17 +133,12 @@ IN_ORDER = "in_order"
 """The column of an ITEM that is also in the item list of its transaction."""
 
 
-@decoder(
+@decodes(
     "session_hits",
     "one row for each object in the column `hits`, with the other columns as session_NAME, except a loader's; a hit of"
     " type TRANSACTION gets the ITEM hits with its transaction's id as the list `items`, and those get `in_order`",
     session_hits=Field(YES, "yes", True),
 )
-def session_hits(_build: Builder, _call: Call) -> Decode:
-    return Decode("hits_of_session", ())
-
-
-@decoding
 def hits_of_session(row: Record) -> list[Record]:
     """A row for each hit of a session, in order, without its nulls.
 
@@ -203,32 +176,12 @@ def _transaction(hit: Record, kind: str, column: str) -> str:
 
 _PREFIX = "mp_reserved_"
 """What Singer's tap writes instead of a dollar sign."""
+_Names = tuple[str, ...]
 _NOT_A_WORD = re.compile(r"[^a-z0-9]+")
 
 
-@decoder(
-    "loaded",
-    "a row that Fivetran, Airbyte, dlt or Stitch copied: Airbyte's raw record is opened, names in capitals become lower"
-    " case, and all columns go into one object except the loader's own, which stay next to it",
-    loaded=Field(YES, "yes", True),
-    into=Field(TEXT, "the object that receives the columns, in addition to its own members", True),
-    stay=Field(NAMES, "columns that stay columns"),
-    names=Field(NAMES, "names of the tool: $browser for a column browser, _browser or mp_reserved_browser"),
-    strip=Field(
-        NAMES,
-        "prefixes to remove from names, unless another column has the rest as its name; a dot becomes an underscore",
-    ),
-)
-def loaded(_build: Builder, call: Call) -> Decode:
-    stay, strip = call.arguments.get("stay", ()), call.arguments.get("strip", ())
-    names = call.arguments.get("names", ())
-    counts = (str(len(stay)), str(len(strip)))
-    return Decode("loaded_row", (call.arguments["into"], *counts, *stay, *strip, *names))
-
-
-def _loaded_cells(columns: tuple[str, ...], into: str, staying: str, stripped: str, *words: str) -> Layout | None:
+def _loaded_cells(columns: tuple[str, ...], into: str, stay: _Names, names: _Names, strip: _Names) -> Layout | None:
     """`loaded_row` for a table in which no name depends on which other columns a row has."""
-    stay, strip, names = _split(words, staying, stripped)
     plain = columns
     if _in_capitals(columns):
         plain = tuple(name.lower() for name in columns)
@@ -252,12 +205,24 @@ def _loaded_cells(columns: tuple[str, ...], into: str, staying: str, stripped: s
     return Layout((*kept, *((number_of[name], 0, tools) for name, tools in members)), (into,), always=True)
 
 
-@decoding
+@decodes(
+    "loaded",
+    "a row that Fivetran, Airbyte, dlt or Stitch copied: Airbyte's raw record is opened, names in capitals become lower"
+    " case, and all columns go into one object except the loader's own, which stay next to it",
+    loaded=Field(YES, "yes", True),
+    into=Field(TEXT, "the object that receives the columns, in addition to its own members", True),
+    stay=Field(NAMES, "columns that stay columns", default=()),
+    names=Field(NAMES, "names of the tool: $browser for a column browser, _browser or mp_reserved_browser", default=()),
+    strip=Field(
+        NAMES,
+        "prefixes to remove from names, unless another column has the rest as its name; a dot becomes an underscore",
+        default=(),
+    ),
+)
 @of_table(_loaded_cells)
-def loaded_row(row: Record, into: str, staying: str, stripped: str, *words: str) -> list[Record]:
-    """The one row that a loaded row becomes. `words` are, each after its number: columns that stay, prefixes; then
-    names. Raises BadValue if a record or an object is something else."""
-    stay, strip, names = _split(words, staying, stripped)
+def loaded_row(row: Record, into: str, stay: _Names, names: _Names, strip: _Names) -> list[Record]:
+    """The one row that a loaded row becomes: `stay` are columns that stay, `strip` prefixes. Raises BadValue if a
+    record or an object is something else."""
     columns = tuple(row)
     if _in_capitals(columns):
         row = {name.lower(): value for name, value in row.items()}
@@ -283,11 +248,6 @@ def loaded_row(row: Record, into: str, staying: str, stripped: str, *words: str)
 @lru_cache(256)
 def _in_capitals(columns: tuple[str, ...]) -> bool:
     return not any(name != name.upper() for name in columns)
-
-
-def _split(words: tuple[str, ...], staying: str, stripped: str) -> tuple[tuple[str, ...], ...]:
-    prefixes = int(staying) + int(stripped)
-    return words[: int(staying)], words[int(staying) : prefixes], words[prefixes:]
 
 
 @lru_cache(256)

@@ -16,8 +16,8 @@ from msgspec import Raw
 
 from pipeline.mapper.language.kinds import VALUE, Call, Choice, Field, value
 from pipeline.mapper.program.builder import Builder
-from pipeline.mapper.program.expressions import Apply, Constant, Part, Value
-from pipeline.mapper.program.functions import function
+from pipeline.mapper.program.expressions import Apply, Part, Value
+from pipeline.mapper.program.functions import computed, function
 
 PARTS = ("browser", "browser_version", "os", "os_version", "device_type")
 
@@ -119,7 +119,7 @@ def user_agent(build: Builder, call: Call) -> Value:
     return Part(Apply("agents", (build.text(call.arguments["user_agent"]),)), call.arguments["part"])
 
 
-PART = Field(Choice(("name", "version")), "which part; the name if left out")
+PART = Field(Choice(("name", "version")), "which part; the name if left out", default="name")
 
 _SPELLINGS = {
     "Android Mobile": "android browser, android webkit",
@@ -180,38 +180,13 @@ _NAMED_VERSION = re.compile(r"XP|Vista|ME|NT", re.IGNORECASE)
 _WORDS = re.compile(r"[a-z]+")
 
 
-@value(
+@computed(
     "browser_name",
     "a browser's name as the service writes it, without its version; any other name stays",
+    "text",
     browser_name=Field(VALUE, "the name, with or without a version, or a version alone", True),
     part=PART,
 )
-def browser_name(build: Builder, call: Call) -> Value:
-    return Apply(
-        "browser_part", (build.text(call.arguments["browser_name"]), Constant(call.arguments.get("part", "name")))
-    )
-
-
-@value(
-    "os_name",
-    "a system's name as the service writes it, without its version; any other name stays",
-    os_name=Field(VALUE, "the name, with or without a version, or a version alone", True),
-    part=PART,
-)
-def os_name(build: Builder, call: Call) -> Value:
-    return Apply("system_part", (build.text(call.arguments["os_name"]), Constant(call.arguments.get("part", "name"))))
-
-
-@value(
-    "device_type",
-    "Desktop, Mobile or Tablet; missing for any other device",
-    device_type=Field(VALUE, "the type as a tool writes it, such as smartphone", True),
-)
-def device_type(build: Builder, call: Call) -> Value:
-    return Apply("type_of_device", (build.text(call.arguments["device_type"]),))
-
-
-@function(needs=1)
 @lru_cache(CACHED)
 def browser_part(text: str, part: str) -> str | Raw | None:
     """The name of a browser, or its version as a number with at most two parts: 118 for `Chrome 118.0.0`."""
@@ -223,7 +198,13 @@ def browser_part(text: str, part: str) -> str | Raw | None:
     return None if name.lower() in UNKNOWN else BROWSERS.get(lowered, name)
 
 
-@function(needs=1)
+@computed(
+    "os_name",
+    "a system's name as the service writes it, without its version; any other name stays",
+    "text",
+    os_name=Field(VALUE, "the name, with or without a version, or a version alone", True),
+    part=PART,
+)
 @lru_cache(CACHED)
 def system_part(text: str, part: str) -> str | None:
     """The name of a system, or its version as a string: 10.15.7 for `Mac OS X 10_15_7`."""
@@ -233,7 +214,12 @@ def system_part(text: str, part: str) -> str | None:
     return None if name.lower() in UNKNOWN else SYSTEMS.get(name.lower(), name)
 
 
-@function(needs=1)
+@computed(
+    "device_type",
+    "Desktop, Mobile or Tablet; missing for any other device",
+    "text",
+    device_type=Field(VALUE, "the type as a tool writes it, such as smartphone", True),
+)
 @lru_cache(CACHED)
 def type_of_device(text: str) -> str | None:
     """Desktop, Mobile or Tablet, by the words in the string; None if none of them fits."""

@@ -18,10 +18,8 @@ from __future__ import annotations
 import re
 
 from pipeline import values
-from pipeline.mapper.language.kinds import YES, Call, Field, decoder
-from pipeline.mapper.program.builder import Builder
-from pipeline.mapper.program.functions import decoding
-from pipeline.mapper.program.operations import Decode
+from pipeline.mapper.language.kinds import YES, Field
+from pipeline.mapper.program.functions import decodes
 from pipeline.timestamps import SECOND, format_utc
 from pipeline.values import BadValue, Record, Value
 
@@ -35,16 +33,11 @@ _ITEM = re.compile(r"itemDetails_([0-9]+)_(.+)")
 _SECONDS = re.compile(r"[0-9]{1,10}")
 
 
-@decoder(
+@decodes(
     "matomo_visit",
     "a visit from Matomo's Live API: a row for each of its actions, with the action in `action` and its time in `utc`",
     matomo_visit=Field(YES, "yes", True),
 )
-def matomo_visit(_build: Builder, _call: Call) -> Decode:
-    return Decode("visit_actions", ())
-
-
-@decoding
 def visit_actions(row: Record) -> list[Record]:
     """The rows of a visit, as above. Raises BadValue if its actions are not a list of objects."""
     visit = {name: value for name, value in row.items() if not name.startswith(ACTIONS)}

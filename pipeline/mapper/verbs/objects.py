@@ -25,7 +25,7 @@ from pipeline.mapper.language.kinds import NAMES, TEXT, VALUE, VALUES, YES, Call
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program.builder import Builder
 from pipeline.mapper.program.expressions import Apply, Constant, Missing, Value
-from pipeline.mapper.program.functions import function
+from pipeline.mapper.program.functions import computed, function
 from pipeline.mapper.program.references import path_steps
 from pipeline.uuids import SEPARATOR
 from pipeline.validator.placeholder_ids import is_placeholder
@@ -75,17 +75,14 @@ def one_member(name: str, value: values.Value) -> Raw:
     return Raw(encode({name: value}))
 
 
-@value(
+@computed(
     "combine",
     "one object with the members of several; if several have a member, the first one counts, null or not. Missing"
     " objects are passed over",
+    "present",
+    needs=0,
     combine=Field(VALUES, "the objects", True),
 )
-def combine(build: Builder, call: Call) -> Value:
-    return Apply("combined", tuple(map(build.present, call.arguments["combine"])))
-
-
-@function(needs=0)
 def combined(*objects: values.Value) -> Raw | None:
     """The members of all objects as JSON, in order, or None. Raises BadValue for a value that is not an
     object."""
@@ -149,16 +146,13 @@ def _flatten(members: Record, path: str, prefix: str, own: frozenset[str], found
             found[new] = member
 
 
-@value(
+@computed(
     "rank",
     "one number that sorts like a list of numbers; missing if one of them is not a whole number in range",
+    "text",
+    needs=0,
     rank=Field(VALUES, "the numbers, the most significant first, each below 10,000,000,000", True),
 )
-def rank(build: Builder, call: Call) -> Value:
-    return Apply("ranked", tuple(map(build.text, call.arguments["rank"])))
-
-
-@function()
 def ranked(*numbers: str | None) -> Raw | None:
     """The digits of all numbers, each padded to ten, as one number."""
     if not all(is_count(number, RANK_DIGITS) for number in numbers):
@@ -281,20 +275,16 @@ def _compact(value: Raw, changes: dict[str, Callable[[Any], Any]], blanks: froze
     return None if value == NULL or content in blanks else value
 
 
-@value(
-    "canonical",
-    'one spelling of a value, for keys: the members of objects sorted, 2, 2.0 and "2" the same; numbers are exact',
-    canonical=Field(VALUE, "the value", True),
-)
-def canonical(build: Builder, call: Call) -> Value:
-    return Apply("canonical_text", (build.present(call.arguments["canonical"]),))
-
-
 _FRACTION = re.compile(r"(-?[0-9]+)\.([0-9]*?)0*")
 _SMALLEST = -400
 
 
-@function(needs=1)
+@computed(
+    "canonical",
+    'one spelling of a value, for keys: the members of objects sorted, 2, 2.0 and "2" the same; numbers are exact',
+    "present",
+    canonical=Field(VALUE, "the value", True),
+)
 def canonical_text(value: Any) -> str | None:
     """A value as JSON in one spelling. Scalars become strings, numbers without trailing zeros."""
     try:

@@ -9,7 +9,7 @@ from urllib.parse import unquote_plus, urlsplit
 from pipeline.mapper.language.kinds import TEXT, VALUE, Call, Field, value
 from pipeline.mapper.program.builder import Builder
 from pipeline.mapper.program.expressions import Apply, Constant, Value
-from pipeline.mapper.program.functions import function
+from pipeline.mapper.program.functions import computed, function
 
 PARTS = ("host", "path", "query", "scheme")
 PARAMETER = "query:"
@@ -99,16 +99,12 @@ def _decoded(text: str) -> str:
         return text
 
 
-@value(
+@computed(
     "referring_domain",
     "the host of the URL of a referrer, in lower case; $direct for an empty or direct one",
+    "text",
     referring_domain=Field(VALUE, "the referrer; missing stays missing", True),
 )
-def referring_domain(build: Builder, call: Call) -> Value:
-    return Apply("domain_of", (build.text(call.arguments["referring_domain"]),))
-
-
-@function(needs=1)
 def domain_of(referrer: str) -> str | None:
     """The host of a referrer with or without a scheme, in lower case, without user information; `$direct` if it has
     none."""

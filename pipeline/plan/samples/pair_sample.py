@@ -147,9 +147,6 @@ class _Scan:
         if opened is not None:
             self.opened(opened)
 
-    def begin_items(self) -> None:
-        pass
-
     def _add(self, root: Level, record: Any, opened: bool) -> None:
         item = self.items[-1]
         for name, value in record.items():
@@ -269,7 +266,7 @@ class _PairReader:
                 break
             if isinstance(record, BrokenRow):
                 continue
-            result: Any = map_row(record, False, _Scan(self._nested))
+            result: Any = map_row(record, _Scan(self._nested))
             for position, outcome in enumerate(result if isinstance(result, list) else [result]):
                 place = Place(number, row, position)
                 if not isinstance(outcome, UnvalidatedEvent) or outcome.rule not in wanted or place in dropped:
@@ -355,7 +352,7 @@ class _PairReader:
         """Show a row to the scan. Returns the number of its event's rule, and of the plain row that became the
         event."""
         record: Any = next(islice(iter(self._rows(block)), place.row, None))
-        result: Any = self._transformer.mapper_of(self._parts[block.part]).map_row(record, False, scan)
+        result: Any = self._transformer.mapper_of(self._parts[block.part]).map_row(record, scan)
         outcomes = result if isinstance(result, list) else [result]
         outcome = outcomes[place.position] if place.position < len(outcomes) else None
         item = 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from pipeline.extractors.integer_columns import integers_in
+from pipeline.extractors.changed_rows import integers_in
 from pipeline.mapper.compiler import compile_mapping
 from pipeline.mapper.inspection.cases import describe, gives_lines, row_of
 from pipeline.mapper.language.scalars import json_scalar, quoted
@@ -34,7 +34,7 @@ def cases_of(text: str, records: Sequence[Record], form: str) -> tuple[str, str]
     mapper = compile_mapping(mapping, SealedOptions(as_of=_AS_OF, zones=tuple((zone, "") for zone in zones)))
 
     def outcomes_of(row: str) -> list[Any]:
-        result = mapper.map_row(row_of(mapping, row, form), True)
+        result = mapper.map_row(row_of(mapping, row, form))
         return result if isinstance(result, list) else [result]
 
     lines, unsent = ["", *_ADVICE, "cases:"], []
