@@ -97,7 +97,6 @@ class CaptureEndpoint:
             return RequestRefused(408, "client stopped sending data")
 
         def work() -> AcceptedRequest | RequestRefused:
-            self._store.requests += 1
             try:
                 if body is None:
                     raise too_large(f"request body over {limit} bytes")
