@@ -1,4 +1,4 @@
-"""The capture endpoint, and the paths about the service itself, in the OpenAPI document (docs/know/service.md)."""
+"""The capture endpoint of the contract, `/batch/`, in the OpenAPI document (docs/know/service.md)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pipeline.local_service.management.requests import Json
 from pipeline.local_service.settings import Settings
 
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
-_ROUTES = ("/i/v0/e/", "/e/", "/capture/", "/track/", "/engage/")
 _ANYTHING: Json = {"type": ["string", "number", "boolean", "object", "array"]}
 _REFUSALS = {
     "400": "Bad JSON, a wrong shape or one bad event. Nothing of the request is stored.",
@@ -35,21 +34,28 @@ def shape(*required: str, **properties: Json) -> Json:
     return {"type": "object", "required": list(required), "properties": properties}
 
 
-def capture_paths(settings: Settings) -> dict[str, Json]:
-    """The paths, each by method."""
-    paths: dict[str, Json] = {"/batch/": _methods("capture_batch", "CaptureBatch", settings)}
-    for path in _ROUTES:
-        paths[path] = _methods("capture" + path.replace("/", "_").rstrip("_"), "CaptureEvent", settings)
-    counts = in_json(shape("events", "raw_events", "requests"))
-    for path, summary, content in (
-        ("/_readiness", "Ready", _TEXT),
-        ("/_liveness", "Alive", _TEXT),
-        ("/_stats", "Counts of what landed", counts),
-    ):
-        answers = {"200": {"description": "Always.", "content": content}}
-        about = {"operationId": path.lstrip("/_"), "tags": ["service"], "summary": summary, "description": ""}
-        paths[path] = {"get": about | {"security": [], "responses": answers}}
-    return paths
+def capture_batch(settings: Settings) -> Json:
+    """The operation."""
+    refused = _REFUSALS | ({"415": "The body is not application/json."} if settings.content_type == "json" else {})
+    answers: Json = {status: {"description": about, "content": _TEXT} for status, about in refused.items()}
+    answers["200"] = {
+        "description": "Accepted. The key may still belong to no project.",
+        "content": in_json(shape("status", status={"const": "Ok"})),
+    }
+    answers["204"] = {"description": "Accepted, with beacon=1."}
+    return {
+        "operationId": "capture_batch",
+        "tags": ["capture"],
+        "summary": "Send events",
+        "description": "The project key is in the body. gzip, base64 and forms are accepted too.",
+        "security": [],
+        "parameters": [
+            _parameter("compression", "gzip, gzip-js, base64 or b64, if no header names it."),
+            _parameter("beacon", "1: answer 204, empty."),
+        ],
+        "requestBody": {"required": True, "content": in_json(ref("CaptureBatch"))},
+        "responses": answers,
+    }
 
 
 def capture_schemas() -> dict[str, Json]:
@@ -69,7 +75,6 @@ def capture_schemas() -> dict[str, Json]:
     key: Json = {"type": "string", "pattern": "^[ -~]*[!-~][ -~]*$", "not": {"pattern": "^ *phx_"}, "maxLength": 64}
     return {
         "CapturedEvent": shape("event", "properties", **fields),
-        "CaptureEvent": shape("api_key", "event", "properties", api_key=key, **fields),
         "CaptureBatch": shape(
             "api_key",
             "batch",
@@ -78,39 +83,6 @@ def capture_schemas() -> dict[str, Json]:
             sent_at={"type": ["string", "null"]},
             batch={"type": "array", "minItems": 1, "items": ref("CapturedEvent")},
         ),
-        "Accepted": shape("status", status={"const": "Ok"}),
-    }
-
-
-def _methods(name: str, body: str, settings: Settings) -> Json:
-    post = _operation(name, "Send events", settings)
-    post["requestBody"] = {"required": True, "content": in_json(ref(body))}
-    get = _operation(name + "_get", "Send events as ?data=", settings)
-    get["parameters"].append(_parameter("data", "The body, often as base64."))
-    return {"post": post, "get": get}
-
-
-def _operation(name: str, summary: str, settings: Settings) -> Json:
-    refused = dict(_REFUSALS)
-    if settings.content_type == "json":
-        refused["415"] = "The body is not application/json."
-    accepted = "Accepted. The key may still belong to no project."
-    answers: Json = {
-        "200": {"description": accepted, "content": in_json(ref("Accepted"))},
-        "204": {"description": "Accepted, with beacon=1."},
-    }
-    answers |= {status: {"description": about, "content": _TEXT} for status, about in refused.items()}
-    return {
-        "operationId": name,
-        "tags": ["capture"],
-        "summary": summary,
-        "description": "The project key is in the body. gzip, base64 and forms are accepted too.",
-        "security": [],
-        "parameters": [
-            _parameter("compression", "gzip, gzip-js, base64 or b64, if no header names it."),
-            _parameter("beacon", "1: answer 204, empty."),
-        ],
-        "responses": answers,
     }
 
 

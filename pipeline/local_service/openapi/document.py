@@ -17,7 +17,7 @@ from pipeline.local_service.management.access import scope_for
 from pipeline.local_service.management.projects import GroupType
 from pipeline.local_service.management.requests import Json, Problem
 from pipeline.local_service.management.templates import TEMPLATES
-from pipeline.local_service.openapi.capture import REFERENCE, capture_paths, capture_schemas, in_json, ref, shape
+from pipeline.local_service.openapi.capture import REFERENCE, capture_batch, capture_schemas, in_json, ref, shape
 from pipeline.local_service.query.endpoint import Query, QueryAnswer
 from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.syntax import VIEWS
@@ -110,7 +110,7 @@ _PROBLEMS = {
 
 def openapi_document(settings: Settings) -> Json:
     observed = settings.behaviour == "observed"
-    paths: dict[str, Json] = capture_paths(settings)
+    paths: dict[str, Json] = {"/batch/": {"post": capture_batch(settings)}}
     for endpoint in operations(observed=observed):
         paths.setdefault(endpoint.path + "/", {})[endpoint.method.lower()] = _operation(endpoint, observed)
     return {
