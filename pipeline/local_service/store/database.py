@@ -139,26 +139,13 @@ class Store:
                 properties=encoded(events.properties),
                 historical=numbers(events.historical),
             )
-            try:
-                self._writer.execute("BEGIN")
-                try:
-                    self._writer.register("incoming", incoming)
-                    self._writer.execute(_INSERT, [project, events.created_at])
-                    self._write_warnings(events, first)
-                    self._writer.execute("COMMIT")
-                except duckdb.Error:
-                    self._writer.execute("ROLLBACK")
-                    raise
-                finally:
-                    self._writer.unregister("incoming")
-            except duckdb.Error as error:
-                raise Unavailable(str(error)) from None
+            with self.transaction() as connection:
+                connection.register("incoming", incoming)
+                connection.execute(_INSERT, [project, events.created_at])
+                if events.warnings:
+                    rows = [(first + index, *warning) for index, warning in events.warnings]
+                    connection.executemany("INSERT INTO noticed VALUES (?, ?, ?, ?, false)", rows)
             self._receipts += count
-
-    def _write_warnings(self, events: EventColumns, first: int) -> None:
-        if events.warnings:
-            rows = [(first + index, *warning) for index, warning in events.warnings]
-            self._writer.executemany("INSERT INTO noticed VALUES (?, ?, ?, ?, false)", rows)
 
     def add_rejection(self, time: int, status: int, reason: str, payload: str) -> None:
         """Store a request that was refused; `payload` must not contain a key."""
