@@ -46,7 +46,7 @@ def create_app(
         return PlainTextResponse("capture")
 
     def described() -> dict[str, Any]:
-        from pipeline.local_service.openapi.document import openapi_document
+        from pipeline.local_service.openapi_document import openapi_document
 
         return openapi_document(settings)
 

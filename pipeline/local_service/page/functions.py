@@ -51,7 +51,7 @@ def fired(reader: ProjectReader, functions: Sequence[Mapping[str, Any]]) -> dict
 def firing_for(functions: Sequence[Mapping[str, Any]], event: str) -> list[tuple[str, Firing]]:
     """The names of the functions that would or may fire for an event of this name."""
     judged = [(_name(function), would_fire(function, event)) for function in functions]
-    return [(name, verdict) for name, verdict in judged if verdict != "no"][:MOST_FUNCTIONS]
+    return [one for one in judged if one[1] != "no"][:MOST_FUNCTIONS]
 
 
 def _name(function: Mapping[str, Any]) -> str:

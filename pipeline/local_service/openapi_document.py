@@ -15,7 +15,6 @@ from pydantic.json_schema import models_json_schema
 from pipeline.local_service.management.access import scope_for
 from pipeline.local_service.management.projects import GroupType
 from pipeline.local_service.management.requests import Json, Problem
-from pipeline.local_service.openapi.capture import REFERENCE, capture_batch, capture_schemas, in_json, ref, shape
 from pipeline.local_service.query.endpoint import Query, QueryAnswer
 from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.syntax import VIEWS
@@ -29,6 +28,24 @@ from pipeline.management.models import (
     SharingConfiguration,
 )
 from pipeline.management.operations import LIST_FUNCTIONS, QUERY, Endpoint, Names, Number, Text, operations
+
+_REFERENCE = "#/components/schemas/{name}"
+
+
+def _ref(name: str) -> Json:
+    """A schema of the document."""
+    return {"$ref": _REFERENCE.format(name=name)}
+
+
+def _in_json(schema: Json) -> Json:
+    """A body."""
+    return {"application/json": {"schema": schema}}
+
+
+def _shape(*required: str, **properties: Json) -> Json:
+    """An object that has these members, some of which are described."""
+    return {"type": "object", "required": list(required), "properties": properties}
+
 
 _MODELS = (
     HogFunction,
@@ -80,11 +97,20 @@ _PROBLEMS = {
     "504": "The query took too long.",
     "513": "The query needs too much memory.",
 }
+_TEXT = {"text/plain": {"schema": {"type": "string"}}}
+_ANYTHING: Json = {"type": ["string", "number", "boolean", "object", "array"]}
+_REFUSALS = {
+    "400": "Bad JSON, a wrong shape or one bad event. Nothing of the request is stored.",
+    "401": "The project key is missing, malformed, or not the same in all events.",
+    "408": "The client stopped sending.",
+    "413": "The body, or one event, is too large.",
+    "503": "The service cannot store now.",
+}
 
 
 def openapi_document(settings: Settings) -> Json:
     observed = settings.behaviour == "observed"
-    paths: dict[str, Json] = {"/batch/": {"post": capture_batch(settings)}}
+    paths: dict[str, Json] = {"/batch/": {"post": _capture_batch(settings)}}
     for endpoint in operations(observed=observed):
         paths.setdefault(endpoint.path + "/", {})[endpoint.method.lower()] = _operation(endpoint, observed)
     return {
@@ -98,7 +124,7 @@ def openapi_document(settings: Settings) -> Json:
         },
         "paths": paths,
         "components": {
-            "schemas": _schemas() | capture_schemas(),
+            "schemas": _schemas() | _capture_schemas(),
             "securitySchemes": {"personalKey": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -119,8 +145,8 @@ def _operation(operation: Endpoint, observed: bool) -> Json:
         "responses": _answers(operation, observed),
     }
     if operation.body:
-        schema = ref(operation.body) if _is_described(operation, observed) else {"type": "object"}
-        shown["requestBody"] = {"required": operation is QUERY, "content": in_json(schema)}
+        schema = _ref(operation.body) if _is_described(operation, observed) else {"type": "object"}
+        shown["requestBody"] = {"required": operation is QUERY, "content": _in_json(schema)}
     return shown
 
 
@@ -160,7 +186,7 @@ def _area(operation: Endpoint) -> str:
 def _answers(operation: Endpoint, observed: bool) -> Json:
     success: Json = {"description": "Refused." if operation.status == 405 else "Done."}
     if operation.answer and _is_described(operation, observed):
-        success["content"] = in_json(ref(operation.answer))
+        success["content"] = _in_json(_ref(operation.answer))
     elif operation.id == "hog_functions_rearrange":
         success["description"] = "Done; the contract does not state the answer."
     refused = {
@@ -171,7 +197,7 @@ def _answers(operation: Endpoint, observed: bool) -> Json:
         "513": operation is QUERY,
     }
     answers: Json = {
-        status: {"description": about, "content": in_json(ref("Problem"))}
+        status: {"description": about, "content": _in_json(_ref("Problem"))}
         for status, about in _PROBLEMS.items()
         if refused.get(status, True)
     }
@@ -180,10 +206,10 @@ def _answers(operation: Endpoint, observed: bool) -> Json:
 
 def _schemas() -> dict[str, Json]:
     _, components = models_json_schema(
-        [(model, "validation") for model in _MODELS], ref_template=REFERENCE.replace("name", "model")
+        [(model, "validation") for model in _MODELS], ref_template=_REFERENCE.replace("name", "model")
     )
     schemas: dict[str, Json] = dict(components["$defs"])
-    schemas["SessionRecordingWrite"]["properties"]["person"] = ref("Person")
+    schemas["SessionRecordingWrite"]["properties"]["person"] = _ref("Person")
     for name in _ALWAYS:
         schemas[name]["required"] = sorted(schemas[name]["properties"])
     schemas["HogFunctionOrders"] = _orders(schemas["HogFunctionWrite"])
@@ -193,16 +219,16 @@ def _schemas() -> dict[str, Json]:
         ("SessionRecordingPage", "SessionRecording"),
         ("ProjectPage", "Project"),
     ):
-        results: Json = {"type": "array", "items": ref(item)}
-        schemas[name] = shape(
+        results: Json = {"type": "array", "items": _ref(item)}
+        schemas[name] = _shape(
             *("count", "next", "previous", "results"),
             count={"type": "integer"},
             next=address,
             previous=address,
             results=results,
         )
-    schemas["GroupTypes"] = {"type": "array", "items": ref("GroupType")}
-    _, components = schema_components([GroupType, Problem, Query, QueryAnswer], ref_template=REFERENCE)
+    schemas["GroupTypes"] = {"type": "array", "items": _ref("GroupType")}
+    _, components = schema_components([GroupType, Problem, Query, QueryAnswer], ref_template=_REFERENCE)
     return schemas | components
 
 
@@ -215,3 +241,59 @@ def _orders(write: Json) -> Json:
         "description": "The new execution order of each id.",
     }
     return write | {"properties": {**write["properties"], "orders": orders}}
+
+
+def _capture_batch(settings: Settings) -> Json:
+    """The capture endpoint of the contract, `/batch/` (docs/know/service.md)."""
+    refused = _REFUSALS | ({"415": "The body is not application/json."} if settings.content_type == "json" else {})
+    answers: Json = {status: {"description": about, "content": _TEXT} for status, about in refused.items()}
+    answers["200"] = {
+        "description": "Accepted. The key may still belong to no project.",
+        "content": _in_json(_shape("status", status={"const": "Ok"})),
+    }
+    answers["204"] = {"description": "Accepted, with beacon=1."}
+    return {
+        "operationId": "capture_batch",
+        "tags": ["capture"],
+        "summary": "Send events",
+        "description": "The project key is in the body. gzip, base64 and forms are accepted too.",
+        "security": [],
+        "parameters": [
+            _parameter("compression", "gzip, gzip-js, base64 or b64, if no header names it."),
+            _parameter("beacon", "1: answer 204, empty."),
+        ],
+        "requestBody": {"required": True, "content": _in_json(_ref("CaptureBatch"))},
+        "responses": answers,
+    }
+
+
+def _capture_schemas() -> dict[str, Json]:
+    """The objects of a capture request (docs/know/service.md#event-fields, #body-shapes)."""
+    may_be_object: Json = {"type": ["object", "null"]}
+    fields: dict[str, Json] = {
+        "event": {"type": "string", "minLength": 1},
+        "uuid": {"anyOf": [{"type": "string", "format": "uuid"}, {"const": ""}, {"type": "null"}]},
+        "timestamp": {"type": ["string", "null"], "description": "ISO 8601; anything that is not a time becomes now."},
+        "$set": may_be_object,
+        "$set_once": may_be_object,
+        "properties": _shape(
+            "distinct_id",
+            **{"distinct_id": {**_ANYTHING, "pattern": "[A-Za-z0-9]"}, "$cookieless_mode": {"type": "boolean"}},
+        ),
+    }
+    key: Json = {"type": "string", "pattern": "^[ -~]*[!-~][ -~]*$", "not": {"pattern": "^ *phx_"}, "maxLength": 64}
+    return {
+        "CapturedEvent": _shape("event", "properties", **fields),
+        "CaptureBatch": _shape(
+            "api_key",
+            "batch",
+            api_key=key,
+            historical_migration={"type": ["boolean", "null"]},
+            sent_at={"type": ["string", "null"]},
+            batch={"type": "array", "minItems": 1, "items": _ref("CapturedEvent")},
+        ),
+    }
+
+
+def _parameter(name: str, about: str) -> Json:
+    return {"name": name, "in": "query", "schema": {"type": "string"}, "description": about}
