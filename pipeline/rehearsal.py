@@ -13,9 +13,8 @@ import msgspec
 from pipeline import out_of_memory
 from pipeline.config import Secret
 from pipeline.delivery.send import Hooks, send_plan
-from pipeline.errors import UsageError
 from pipeline.ledger import lock_file, read_totals, unlock
-from pipeline.local_service.faults import BadFault, read_script
+from pipeline.local_service.faults import read_script
 from pipeline.local_service.settings import Settings
 from pipeline.options import ApplyOptions, RehearseOptions, VerifyOptions
 from pipeline.plan.sealed.directory import EXCLUDED, Directory
@@ -55,10 +54,7 @@ def rehearse(plan: Plan, directory: Directory, options: RehearseOptions, hooks: 
     from pipeline.local_service import LocalService
     from pipeline.verify.steps import compare
 
-    try:
-        read_script(options.faults)
-    except BadFault as error:
-        raise UsageError(f"not a fault: {error}", hint=error.hint) from None
+    read_script(options.faults)
     with _rehearsal_directory(plan, directory) as inner:
         store = inner.path / "store.duckdb"
         # A target of this dialect probably has that endpoint, so the rehearsal sends as `apply` would.

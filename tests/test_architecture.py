@@ -26,7 +26,7 @@ LIBRARIES = {
         "click": "cli",
         "httpx": "http",
         "tenacity": "delivery.retry",
-        "sqlite3": "ledger jobs.state jobs.settled_uuids jobs.identity_index jobs.group_index jobs.database",
+        "sqlite3": "ledger jobs.state jobs.indexes jobs.database",
         "adbc_driver_manager": "fetch.database",
         "fsspec": "storage",
         "dask": "engines.dask",

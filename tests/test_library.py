@@ -74,7 +74,7 @@ def test_a_rehearsal_can_go_through_faults(tmp_path: Path) -> None:
     done = pipeline.rehearse_plan(planned(tmp_path, 40), RehearseOptions(faults=["before:503,times=2"], fault_seed=7))
     assert done.verification.proved
     assert [tally.acted > 0 for tally in done.faults] == [True]
-    with pytest.raises(errors.UsageError, match="not a fault: there is no fault 'status'"):
+    with pytest.raises(errors.UsageError, match="there is no fault 'status'"):
         pipeline.rehearse_plan(tmp_path / "plan", RehearseOptions(faults=["status:503"]))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -65,16 +65,6 @@ class _WithFaults(click.Command):
             formatter.write_dl(catalogue())
 
 
-def _check_faults(texts: Sequence[str]) -> None:
-    """Raise UsageError for a value that does not name a fault."""
-    from pipeline.local_service.faults import BadFault, read_script
-
-    try:
-        read_script(texts)
-    except BadFault as error:
-        raise UsageError(f"--fault: {error}", hint=error.hint) from None
-
-
 def _show_faults(tallies: Iterable[FaultCounts]) -> None:
     for tally in tallies:
         click.echo(f"Fault {tally.fault}: {tally.acted:,} of {pluralize(tally.reached, 'request')}", err=True)
@@ -98,7 +88,6 @@ def rehearse(directory: str, options: RehearseOptions, as_json: bool, quiet: boo
     from pipeline.report.state import read_status
     from pipeline.report.terminal.steps import show_results
 
-    _check_faults(options.faults)
     plan, folder = open_plan(directory)
     with Sending(plan.events.made, quiet=quiet, title="Rehearsing") as progress:
         done = rehearsal.rehearse(plan, folder, options, Hooks(progress, common.warn, step=progress.step))
@@ -191,7 +180,6 @@ def service(
     from pipeline.local_service.server import LocalService
     from pipeline.local_service.settings import parse_settings
 
-    _check_faults(simulated.faults)
     try:
         keys = load_keys(keys_file) if keys_file else generate_keys()
         running = LocalService(

@@ -233,7 +233,7 @@ def check(file: Path, options: ReceiptCheckOptions, as_json: bool, quiet: bool) 
     is checked, and that no event was settled twice. Only regular files in these folders are opened.
     Exit 7 when a check failed; what could not be checked is listed and does not fail.
     """
-    from pipeline.jobs.receipt_check import check_any_receipt
+    from pipeline.jobs.receipt import check_any_receipt
     from pipeline.report.terminal.plan_views import show_receipt_check
 
     with Line("Verifying:", quiet=quiet) as progress:

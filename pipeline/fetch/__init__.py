@@ -4,8 +4,7 @@
     tool        what a tool is: hosts, keys, limits, windows; and the registry of those in `tools`
     tools       one file per tool, found automatically
     checking    whether a downloaded file is complete, and how many events it has
-    transport   requests to a tool: retries, Retry-After, certificates; the tools' only way to connect
-    pace        when the next request may be sent, by a tool's limits
+    transport   requests to a tool: its limits, retries, Retry-After, certificates; the tools' only way to connect
     folder      the files and the manifest, atomically and durably
     run         window by window: fetch, divide, commit
     query       the rows of a DuckDB query, as a Parquet file

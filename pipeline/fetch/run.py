@@ -13,9 +13,8 @@ from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import UsageError
 from pipeline.extractors.fetched import FetchManifest
 from pipeline.fetch.folder import Folder, check_digests, opened
-from pipeline.fetch.pace import Clock, Pace
 from pipeline.fetch.tool import DAY, HOUR, Fetch, FetchContext, Fetched, Tool, TooLarge, Window, stamp, tools
-from pipeline.fetch.transport import Transport
+from pipeline.fetch.transport import Clock, Pace, Transport
 from pipeline.files import private
 from pipeline.models import Step
 from pipeline.option_types import Instant, micros, read_instant

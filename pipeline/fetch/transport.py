@@ -6,16 +6,19 @@ turns out to be cut off counts as failed, like one that got no answer.
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
+import msgspec
+
 from pipeline.config import Secret, masking
 from pipeline.delivery.retry import RetryPolicy, backoff, last_result, with_retries
 from pipeline.errors import BackcastError, Refused, Unfinished
-from pipeline.fetch.pace import Pace
-from pipeline.fetch.tool import TooLarge
+from pipeline.fetch.tool import RequestLimit, TooLarge
 from pipeline.http import MOST_ANSWER, Reply, certificates_for, exchange, httpx, open_client
 from pipeline.text import printable
 
@@ -30,6 +33,43 @@ _PIECE = 1 << 18
 
 Check = Callable[[Path, Mapping[str, str]], Any]
 """Looks at a downloaded file, with the headers of the response. Raises CutOff."""
+
+
+class Clock(msgspec.Struct, frozen=True):
+    """Time and waiting; tests provide their own."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+class Pace:
+    """Waits before a request if a tool's limits for its kind require it: a number per second and per hour.
+
+    Requests of other programs are not known here; a 429 shows those.
+    """
+
+    def __init__(self, limits: Mapping[str, tuple[RequestLimit, ...]], clock: Clock) -> None:
+        self.clock = clock
+        self._limits = limits
+        self._began = {
+            kind: deque[float](maxlen=max(limit.requests for limit in some)) for kind, some in limits.items()
+        }
+
+    def wait(self, kind: str) -> None:
+        """Wait until a request of this kind may begin, and count it."""
+        began = self._began[kind]
+        now = self.clock.now()
+        due = max(
+            (
+                began[-limit.requests] + limit.seconds
+                for limit in self._limits[kind]
+                if len(began) >= limit.requests
+            ),
+            default=now,
+        )  # fmt: skip
+        if due > now:
+            self.clock.sleep(due - now)
+        began.append(max(due, now))
 
 
 class Transport:

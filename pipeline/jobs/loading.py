@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.errors import JobError, UsageError, WrongFile
 from pipeline.jobs.calendar import Calendar
-from pipeline.jobs.job import RULES, Job
-from pipeline.jobs.template import PathTemplate
+from pipeline.jobs.job import RULES, Job, PathTemplate
 from pipeline.mapper.language.loader import Reader, nearest
 from pipeline.option_types import Checked, Option, option_of, read_names, zones_of
 from pipeline.options import ApplyOptions, PauseOptions, PlanOptions, VerifyOptions

@@ -21,12 +21,7 @@ import msgspec
 from pipeline.errors import BrokenLedger, UsageError
 from pipeline.jobs.arrivals import RecordedPart, parts_of
 from pipeline.jobs.database import BUSY_SECONDS, REBUILD, connect, read_only_uri, translated_errors
-from pipeline.jobs.group_index import SCHEMA as GROUP_SCHEMA
-from pipeline.jobs.group_index import StoredGroups
-from pipeline.jobs.identity_index import SCHEMA as IDENTITY_SCHEMA
-from pipeline.jobs.identity_index import StoredIdentities
-from pipeline.jobs.settled_uuids import SCHEMA as SETTLED_SCHEMA
-from pipeline.jobs.settled_uuids import SettledIndex, digest_uuids
+from pipeline.jobs.indexes import INDEXES, SettledIndex, StoredGroups, StoredIdentities, digest_uuids
 from pipeline.ledger import read_batches, read_totals
 from pipeline.plan.requests.query import every_batch
 from pipeline.plan.sealed.directory import Directory
@@ -54,9 +49,7 @@ _SCHEMA = (
     " proof text not null default '' check (proof in ('', 'pending', 'proved', 'differs', 'unknown')))",
     "create table parts (window text not null, path text not null, bytes integer not null, mtime_ns integer not null,"
     " digest text not null, primary key (window, path)) without rowid",
-    *SETTLED_SCHEMA,
-    *IDENTITY_SCHEMA,
-    *GROUP_SCHEMA,
+    *INDEXES,
 )
 
 
@@ -118,7 +111,7 @@ class State:
         self._database = database
         self.settled = SettledIndex(path, database, schemas)
         self.identities = StoredIdentities(path, database, schemas)
-        self.groups = StoredGroups(database, schemas)
+        self.groups = StoredGroups(path, database, schemas)
 
     # -- opening -------------------------------------------------------------------------------------
 

@@ -1,13 +1,12 @@
 """The web application of the local service: which endpoint answers which path.
 
-It has the capture endpoint, the management API with the query endpoint, the page for people (`/`), the counts for
-programs (`/_stats`), the OpenAPI document with its page, and plain answers to probes of whether the service is ready.
+It has the capture endpoint, the management API with the query endpoint, the page for people (`/`), the OpenAPI document
+with its page, and plain answers to probes of whether the service is ready.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,14 +16,13 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from pipeline.local_service.capture.endpoint import CaptureEndpoint
-from pipeline.local_service.http import run_in
 from pipeline.local_service.keys import Keyring
 from pipeline.local_service.management.routes import ManagementApi
 from pipeline.local_service.page.rendering import render_document
-from pipeline.local_service.page.routes import DOCUMENT_HEADERS, Page, guarded
+from pipeline.local_service.page.routes import DOCUMENT_HEADERS, Page
 from pipeline.local_service.query.runner import QueryRunner
 from pipeline.local_service.settings import Settings
-from pipeline.local_service.store.database import Store, Unavailable
+from pipeline.local_service.store.database import Store
 
 
 def create_app(
@@ -34,7 +32,6 @@ def create_app(
     capture = CaptureEndpoint(store, keys, settings)
     management = ManagementApi(store, keys, settings, queries, seed)
     page = Page(store, keys, management.hog_functions)
-    stats_reader = ThreadPoolExecutor(1, "service-stats")
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -42,21 +39,14 @@ def create_app(
             yield
         finally:
             capture.close()
-            stats_reader.shutdown()
             management.close()
             page.close()
 
     async def ready(request: Request) -> Response:
         return PlainTextResponse("capture")
 
-    async def stats(request: Request) -> Response:
-        try:
-            return JSONResponse(await run_in(stats_reader, lambda: _stats(store)))
-        except Unavailable as error:
-            return PlainTextResponse(str(error), 503)
-
     def described() -> dict[str, Any]:
-        from pipeline.local_service.openapi.document import openapi_document
+        from pipeline.local_service.openapi_document import openapi_document
 
         return openapi_document(settings)
 
@@ -71,7 +61,6 @@ def create_app(
         Route("/_readiness", ready),
         Route("/_liveness", ready),
         *page.routes(),
-        Route("/_stats", guarded(stats)),
         Route("/openapi.json", openapi),
         Route("/docs", docs),
         *management.routes(),
@@ -79,14 +68,3 @@ def create_app(
     app = Starlette(routes=routes, lifespan=lifespan)
     app.router.redirect_slashes = False  # the real service answers both spellings and redirects neither
     return app
-
-
-def _stats(store: Store) -> dict[str, Any]:
-    return {
-        "events": store.count(),
-        "raw_events": store.raw_count(),
-        "requests": store.requests,
-        "rejected": store.rejected_count(),
-        "by_event": store.count_by("event"),
-        "by_day": store.count_by('CAST("timestamp" AS DATE)'),
-    }

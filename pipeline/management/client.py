@@ -15,9 +15,9 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from pipeline.config import Secret, masking
 from pipeline.delivery.retry import RetryPolicy, backoff, with_retries
-from pipeline.errors import Refused, Unfinished, UsageError
+from pipeline.errors import Refused, UsageError
 from pipeline.http import Reply, certificates_for, exchange, httpx, open_client
-from pipeline.management.operations import Endpoint
+from pipeline.management.operations import QUERY, Endpoint
 from pipeline.management.problems import (
     ServiceProblem,
     error_for,
@@ -216,7 +216,7 @@ class ManagementClient:
     ) -> ServiceResponse:
         content = None if body is None else encoded(body)
         # A precondition fails on the second try.
-        again = operation.repeatable and b'"base_updated_at"' not in (content or b"")
+        again = operation.method != "POST" and b'"base_updated_at"' not in (content or b"")
         last, doubtful = self._send(operation.method, url, content, again)
         media_type = last.headers.get("content-type", "").partition(";")[0].strip()
         if 200 <= last.status < 300:
@@ -273,36 +273,18 @@ class ManagementClient:
         return error_for(operation, url, last.status, error_body, retry_after=last.retry_after, doubtful=doubtful)
 
     def query(self, sql: str) -> QueryAnswer:
-        """Run one read-only SELECT. Raises Refused for an answer other than 200, Unfinished if it must wait."""
-        url = f"{self.base_url}/api/projects/{_segment('project id', self.project_id or '')}/query/"
-        content = encoded({"query": {"kind": "HogQLQuery", "query": sql}})
-        answer, _ = self._send("POST", url, content, False)
-        status = answer.status
-        if not status:
-            raise Unfinished(f"no answer from {self.base_url}: {answer.failure}", hint="run the same command again")
-        text = masking(self._key.reveal()).sub("***", answer.body.decode("utf-8", "replace"))[:_SHOWN]
-        if status == 429 or status >= 500:
-            raise Unfinished(
-                f"{url} answered {status}: {text}",
-                status=status,
-                retry_after=answer.retry_after,
-                hint="wait a little, then run the same command again",
-            )
-        if status != 200:
-            raise Refused(
-                f"{url} answered {status}: {text}",
-                status=status,
-                hint="check the personal key, that it has the scope query:read, and the project",
-            )
+        """Run one read-only SELECT, once. Raises Refused, also for a bad query, and Unfinished if it must wait."""
         try:
-            result = json.loads(answer.body)
+            answer = self.call(QUERY, body={"query": {"kind": "HogQLQuery", "query": sql}})
+        except ServiceProblem as error:
+            if isinstance(error, UsageError):
+                raise Refused(error.message, status=error.status, hint=error.hint) from None
+            raise
+        try:
+            result = answer.json()
             return QueryAnswer(result["columns"], result["types"], result["results"], result.get("hasMore") is True)
-        except (ValueError, KeyError, TypeError):
-            raise Refused(
-                f"{url} answered without a query result: {text}",
-                status=status,
-                hint="check the address: --to must name the service itself",
-            ) from None
+        except (KeyError, TypeError):
+            raise unexpected_answer(QUERY, answer.url, answer.status, "it is not a query result") from None
 
 
 def encoded(body: Body) -> bytes:

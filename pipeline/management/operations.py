@@ -159,9 +159,9 @@ class Endpoint(NamedTuple):
     def repeatable(self) -> bool:
         """Whether a second request has no effect beyond the first, so that it may be resent after a lost answer.
 
-        True for GET, DELETE, PATCH and PUT: bodies set fields to values, and add nothing.
+        True for GET, DELETE, PATCH and PUT: bodies set fields to values, and add nothing; and for a query.
         """
-        return self.method != "POST"
+        return self.method != "POST" or self.id == "query"
 
     @property
     def in_project(self) -> bool:

@@ -12,7 +12,8 @@
         ├── Throttled         exit 6    429: wait `retry_after` seconds
         └── ServiceDown       exit 6    5xx or no answer (status 0): run it again
 
-BadRequest, NotFound and NotAllowed are also UsageErrors, Throttled and ServiceDown Unfinished, the others Refused.
+BadRequest, NotFound and NotAllowed are also UsageErrors, the others Refused, but Throttled and ServiceDown are
+Unfinished: their `retry_after` is in seconds, 0 if the response has none.
 """
 
 from __future__ import annotations
@@ -68,9 +69,7 @@ class UnexpectedAnswer(ServiceProblem, Refused):
 
 
 class Throttled(ServiceProblem, Unfinished):
-    """429. `retry_after` is in seconds, 0 if the response has none."""
-
-    retry_after = 0.0
+    """429."""
 
 
 class ServiceDown(ServiceProblem, Unfinished):
@@ -134,7 +133,7 @@ def error_for(
     error.status, error.type, error.code, error.detail, error.attr = status, *body
     if isinstance(error, Forbidden):
         error.scope = scope
-    if isinstance(error, Throttled):
+    if isinstance(error, Unfinished):
         error.retry_after = retry_after
     return error
 

@@ -48,7 +48,7 @@ class WindowPair(NamedTuple):
 
 
 class IdentityIndex(Protocol):
-    """The ids and pairs of the other plans of a series (`pipeline.jobs.identity_index`), by the xxh3-64 of ids."""
+    """The ids and pairs of the other plans of a series (`pipeline.jobs.indexes`), by the xxh3-64 of ids."""
 
     def pairs(self, ids: Iterable[NDArray[np.uint64]], *, pending_merges: bool) -> Iterator[WindowPair]:
         """Every pair that a path of pairs connects to one of these ids; `pending_merges` adds pairs that were held
@@ -61,7 +61,7 @@ class IdentityIndex(Protocol):
 
 
 class GroupIndex(Protocol):
-    """The groups of the other plans of a series (`pipeline.jobs.group_index`)."""
+    """The groups of the other plans of a series (`pipeline.jobs.indexes`)."""
 
     def find(self, owner: str) -> GroupState | None:
         """A group by its type and key, joined by SEPARATOR."""

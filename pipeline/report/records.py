@@ -194,7 +194,7 @@ def read_profiles_before(directory: Directory, digest: str) -> Iterator[ProfileB
     """The profiles of the plan with this digest; none if no preflight read any.
 
     What is overwritten cannot be read any more, so this is what is known of it for an undo: a sample of the profiles,
-    or all of them where they are few (`pipeline.preflight.live_persons.MOST`).
+    or all of them where they are few (`pipeline.preflight.checks.people.MOST`).
     """
     try:
         head, *lines = directory.profiles_before.read_bytes().splitlines()

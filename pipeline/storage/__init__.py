@@ -4,17 +4,15 @@ Stores are read through fsspec's file systems, which are extras of this package.
 found where the store's own tools find them, so plans and logs never contain them; the libraries also do the retries. No
 listing is cached: the store is asked each time whether a file has changed.
 
-    addresses     URLs as people write them
     one_file      one file or object
     many_files    folders, prefixes, and many files at once
     listing       pages of what is below a prefix
-    store         the file system of a store, its errors, ranges of an object
+    store         URLs as people write them, the file system of a store, its errors, ranges of an object
     streams       an object as a stream
 
 The rest of the package imports only `pipeline.storage`.
 """
 
-from pipeline.storage.addresses import refuse_foreign, without_credentials
 from pipeline.storage.many_files import (
     SMALL_BYTES,
     ahead,
@@ -41,7 +39,7 @@ from pipeline.storage.one_file import (
     upload,
     write,
 )
-from pipeline.storage.store import FileStatus, StoreError, is_remote
+from pipeline.storage.store import FileStatus, StoreError, is_remote, refuse_foreign, without_credentials
 
 __all__ = [
     "SMALL_BYTES", "FileStatus", "StoreError", "ahead", "below", "create", "download", "folders_in", "heads", "is_file",

@@ -1,4 +1,5 @@
-"""The stores behind the URLs: their libraries, object statuses, errors, ranges, and the threads that wait for them."""
+"""The stores behind the URLs: which URLs are refused, their libraries, object statuses, errors, ranges, and the threads
+that wait for them."""
 
 from __future__ import annotations
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 EXTRAS: Mapping[str, str] = {"s3": "s3", "gs": "gcs", "az": "azure"}
 """The scheme of each store's URLs, and the extra of this package that reads them."""
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_QUERY = re.compile(r"\?[\w.~-]+=|\bX-(Amz|Goog)-Signature=", re.IGNORECASE)
+"""What a signed URL, or one with a shared access signature, contains; any other `?` belongs to a pattern."""
+_USER = re.compile(r"//[^/]*@")
 _LIBRARIES = ("adlfs", "aiobotocore", "azure", "botocore", "fsspec", "gcsfs", "google", "msal", "s3fs")
 REQUESTS = 32
 """How many requests to a store run at once if many small ones are needed."""
@@ -60,6 +64,33 @@ def is_remote(name: str) -> bool:
     """Whether a name is the URL of a store that can be read."""
     found = SCHEME.match(name)
     return found is not None and found[1] in EXTRAS
+
+
+def refuse_foreign(name: str) -> None:
+    """Raise UsageError for a URL that is not a store's, and for one with credentials."""
+    found = SCHEME.match(name)
+    if found is None:
+        return
+    if found[1] not in EXTRAS:
+        stores = ", ".join(f"{scheme}://" for scheme in EXTRAS)
+        raise UsageError(
+            f"backcast cannot read from {without_credentials(name)}",
+            hint=f"name files, folders or {stores} URLs; download anything else into a folder first",
+        )
+    bucket = name[found.end() :].partition("/")[0]
+    if "@" in bucket or _QUERY.search(name):
+        pattern = "; if it is a pattern, write * instead of ?" if "?" in name else ""
+        raise UsageError(
+            "the URL of a store contains a user, a password, a key or a signature",
+            hint=f"remove it; set the credentials as the store's own tools expect, such as in the environment{pattern}",
+        )
+    if not bucket:
+        raise UsageError(f"{name} names no bucket", hint=f"write {found[0]}BUCKET/PREFIX")
+
+
+def without_credentials(address: str) -> str:
+    """An address that is safe to show: without its query, and with *** for a user and a password."""
+    return _USER.sub("//***@", address.partition("?")[0])
 
 
 def pool() -> ThreadPoolExecutor:

@@ -36,8 +36,8 @@ def hot(ids: list[SeenId]) -> list[HotId]:
 
 
 def test_the_limit_itself_is_not_above_it() -> None:
-    """5,000 events of one id are within the limit; one more is not, and takes as many minutes as its events are times the
-    limit, rounded up. Many ids whose hashes begin alike, each below the limit, do not count as one hot id."""
+    """5,000 events of one id are within the limit; one more is not, and takes as many minutes as its events are times
+    the limit, rounded up. Many ids whose hashes begin alike, each below the limit, do not count as one hot id."""
     assert hot(seen((7, EVENTS_PER_MINUTE))) == []
     assert hot(seen((7, EVENTS_PER_MINUTE + 1))) == [HotId(7, EVENTS_PER_MINUTE + 1, 0)]
     assert [HotId(7, events, 0).minutes for events in (5_001, 10_000, 10_000_000)] == [2, 2, 2_000]

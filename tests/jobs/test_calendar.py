@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import UsageError
 from pipeline.jobs.calendar import Calendar, Window
-from pipeline.jobs.template import PathTemplate
+from pipeline.jobs.job import PathTemplate
 from pipeline.timestamps import DAY, HOUR, format_utc
 
 ZONES = (

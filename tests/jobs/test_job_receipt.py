@@ -13,7 +13,7 @@ import pytest
 
 from pipeline import api
 from pipeline.errors import UsageError
-from pipeline.jobs.receipt_check import check_any_receipt
+from pipeline.jobs.receipt import check_any_receipt
 from pipeline.local_service import LocalService
 from pipeline.options import ReceiptOptions
 from tests.proof.test_receipt import edited, keys

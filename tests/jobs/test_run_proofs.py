@@ -14,7 +14,7 @@ import pytest
 import pipeline
 from pipeline.config import Secret
 from pipeline.errors import UnsafePlan
-from pipeline.jobs.receipt_check import check_any_receipt
+from pipeline.jobs.receipt import check_any_receipt
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
 from tests.support.deliveries import KEY

@@ -18,7 +18,7 @@ import pytest
 
 from pipeline import api
 from pipeline.jobs import load_job
-from pipeline.jobs.receipt_check import check_any_receipt
+from pipeline.jobs.receipt import check_any_receipt
 from pipeline.local_service import LocalService
 from tests.support.deliveries import uuid
 from tests.support.jobs import (

@@ -20,7 +20,7 @@ def test_every_route_answers_itself(shared: LocalService) -> None:
     answer."""
     for path in ("/batch", "/batch/", "/i/v0/e", "/i/v0/e/", "/e/", "/capture", "/track/", "/engage"):
         assert post(shared, batch(), path).text == '{"status":"Ok"}', path
-    assert CLIENT.get(shared.url + "/_stats/").status_code == 404
+    assert CLIENT.get(shared.url + "/_readiness/").status_code == 404
     answer = post(shared, batch(), "/batch/?beacon=1")
     assert (answer.status_code, answer.content) == (204, b"")
     answer = CLIENT.get(shared.url + "/_readiness")

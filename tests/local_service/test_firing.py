@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.local_service.management.firing import firing, would_fire
+from pipeline.local_service.page.functions import firing_for, would_fire
 
 VIEW, PAY = {"id": "$pageview"}, {"id": "paid"}
 NARROW = [{"key": "plan", "value": "pro"}]
@@ -68,4 +68,4 @@ def test_the_functions_that_fire_keep_their_order() -> None:
         {"name": "b"},
         {"name": "c", "enabled": True, "filters": {"properties": NARROW}},
     ]
-    assert [(one["name"], verdict) for one, verdict in firing(functions, "x")] == [("a", "yes"), ("c", "may")]
+    assert firing_for(functions, "x") == [("a", "yes"), ("c", "may")]

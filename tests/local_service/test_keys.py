@@ -142,7 +142,7 @@ def test_the_command_serves_its_files_and_its_faults(tmp_path: Path) -> None:
     [
         (["--set", "nowhere=1"], "no setting"),
         (["--set", "icons=ajar"], "icons must be closed or open"),
-        (["--fault", "lsot"], "Error: --fault: there is no fault 'lsot'\nTry: did you mean lost? "),
+        (["--fault", "lsot"], "Error: there is no fault 'lsot'\nTry: did you mean lost? "),
         (["--seed", "SEED"], "hog_functions[0] of the seed, field name"),
     ],
 )

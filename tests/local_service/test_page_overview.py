@@ -116,8 +116,8 @@ def test_warnings_and_rejected_requests_are_paged(seeded: LocalService) -> None:
     assert len(set(uuids(page))) == 50
     assert set(uuids(read(seeded, "/warnings", type="distinct_id_shortened"))) == {uuid(99)}
     for number in range(55):
-        CLIENT.post(seeded.url + "/batch/", content=f"not json {number}")
+        CLIENT.post(seeded.url + "/batch/", content=f"not json: {number}")
     first, second = read(seeded, "/rejected"), read(seeded, "/rejected", page=2)
     assert "55 requests rejected" in first.text
     bodies = [row[3] for page in (first, second) for row in page.cells()[1:]]
-    assert sorted(bodies) == sorted(f"not json {number}" for number in range(55))
+    assert sorted(bodies) == sorted(f"not json: {number}" for number in range(55))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.local_service.settings import Behaviour, preset
+from pipeline.local_service.settings import preset
 from tests.support.management_service import ALL, asking
 
 LEAST, LEAST_OF_ALL = 200, 3_000
@@ -44,21 +44,14 @@ project_id = "1"
 include-operation-id = "hog_functions_delete"
 checks.positive_data_acceptance.expected-statuses = [405]
 
-# What a schema cannot say: base64 of JSON, SQL, ids that exist; under `observed` a type that stays, inputs that
-# another field requires, one enabled function too many.
+# What a schema cannot say: SQL, ids that exist.
 [[operations]]
-include-operation-id-regex = "(_get|rearrange|query{{more}})$"
+include-operation-id-regex = "(rearrange|query)$"
 checks.positive_data_acceptance.enabled = false
 
-{{apart}}# Other names of the batch route.
-[[operations]]
-include-operation-id-regex = "capture_(i|e|capture|track)"
-enabled = false
-"""
-NOT_SAID: dict[Behaviour, str] = {"contract": "", "observed": "|hog_functions_(create|update|replace)"}
-"""The operations of each behaviour whose schema says too little, after those of both."""
+{{apart}}"""
 APART = """
-# Most of them have the body of a whole hog function: `make soak` tries all in every detail, under both behaviours.
+# Most of them have the body of a whole hog function: `make soak` tries all in every detail.
 [[operations]]
 include-operation-id-regex = "hog_functions_(?!list)"
 phases.coverage.enabled = false
@@ -68,16 +61,16 @@ phases.coverage.enabled = false
 
 @pytest.mark.skipif(importlib.util.find_spec("schemathesis") is None, reason="schemathesis is not installed")
 def test_the_service_keeps_to_its_document(tmp_path: Path) -> None:
-    """All operations of the contract, right and wrong requests alike, in a separate process over a real socket."""
-    asked = SETTINGS.replace("{more}", NOT_SAID["contract"]).replace("{apart}", APART)
-    assert cases(tmp_path, "contract", asked.replace("max-examples = 4", "max-examples = 1")) > LEAST
+    """All operations of the contract, right and wrong requests alike, in a program of its own over a real socket."""
+    asked = SETTINGS.replace("{apart}", APART)
+    assert cases(tmp_path, asked.replace("max-examples = 4", "max-examples = 1")) > LEAST
 
 
-def cases(folder: Path, behaviour: Behaviour, asked: str) -> int:
-    """The number of cases with these settings; all have passed."""
+def cases(folder: Path, asked: str) -> int:
+    """How many cases these settings make; all have passed."""
     settings = folder / "schemathesis.toml"
     settings.write_text(asked)
-    with asking(preset(behaviour, management_rates="off")) as ask:
+    with asking(preset("contract")) as ask:
         ask.made(hog="return event")
         ran = subprocess.run(
             [sys.executable, "-c", COMMAND, "--config-file", str(settings), "run", f"{ask.service.url}/openapi.json",

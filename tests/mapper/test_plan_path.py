@@ -25,7 +25,6 @@ from pipeline.mapper.language.sections import Case, Mapping
 from pipeline.mapper.program.operations import Program
 from pipeline.models import ItemOutcomes, Link, MapperResult, PersonUpdate, SealedOptions, UnvalidatedEvent
 from pipeline.options import Limits
-from pipeline.zone_clock import ZoneClock
 from pipeline.transform.events import Events
 from pipeline.transform.rows import RowTransformer
 from pipeline.validator.placeholder_ids import is_placeholder

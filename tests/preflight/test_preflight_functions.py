@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.config import Secret
-from pipeline.local_service.management.firing import would_fire
+from pipeline.local_service.page.functions import would_fire
 from pipeline.options import PreflightOptions
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.preflight.firing import matched

@@ -25,8 +25,8 @@ from typing import Any
 from urllib.parse import unquote_plus
 from uuid import UUID
 
-from pipeline.fetch.pace import Clock
 from pipeline.fetch.run import FetchResult, fetch_export
+from pipeline.fetch.transport import Clock
 from pipeline.options import FetchOptions
 from tests.support.scripted_server import Asked, Canned, Server, serving
 

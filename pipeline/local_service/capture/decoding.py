@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import codecs
 import re
 from collections.abc import Mapping
 from typing import cast
@@ -78,36 +77,6 @@ def decode_body(body: bytes, query: Mapping[str, str], headers: Mapping[str, str
     if len(data) > limit:
         raise too_large(f"Uncompressed payload size limit {limit} exceeded: {len(data)}")
     return _checked_utf8(data, "invalid UTF8 in request payload")
-
-
-def decode_beginning(body: bytes, query: Mapping[str, str], headers: Mapping[str, str], most: int) -> bytes:
-    """About the first `most` bytes of a refused request, decoded, so that a person can see what was wrong.
-
-    Empty if it cannot be decoded: keys inside base64 and gzip could not be masked.
-    """
-    data = query.get("data", "").encode() or body
-    try:
-        if headers.get("content-type") == FORM:
-            data = _data_field(_form(_without_base64(data)))
-        data = data[: 4 * most]
-        if _BASE64_TEXT(data):
-            packed = b"".join(data.split())
-            inner = _from_base64(packed[: len(packed) // 4 * 4])
-            if inner.startswith(GZIP_MAGIC) or _starts_text(inner):
-                data = inner
-        if data.startswith(GZIP_MAGIC):
-            data = isal_zlib.decompressobj(_GUNZIP).decompress(data, most)
-    except (RequestRefused, _BAD_GZIP):
-        return b""
-    return data[:most]
-
-
-def _starts_text(data: bytes) -> bool:
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(data)
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _checked_utf8(data: bytes, problem: str) -> bytes:

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from pipeline.local_service.capture import per_event
-from pipeline.local_service.capture.decoding import PER_EVENT, RequestRefused, decode_beginning, too_large
+from pipeline.local_service.capture.decoding import PER_EVENT, RequestRefused, decode_body, too_large
 from pipeline.local_service.capture.validation import OK, AcceptedRequest, accept_request
 from pipeline.local_service.http import allow_origin, read_body, run_in
 from pipeline.local_service.keys import Keyring
@@ -97,7 +97,6 @@ class CaptureEndpoint:
             return RequestRefused(408, "client stopped sending data")
 
         def work() -> AcceptedRequest | RequestRefused:
-            self._store.requests += 1
             try:
                 if body is None:
                     raise too_large(f"request body over {limit} bytes")
@@ -118,8 +117,12 @@ class CaptureEndpoint:
         return await run_in(self._worker, work)
 
     def _add_rejection(self, request: Request, body: bytes, status: int, reason: str) -> None:
-        beginning = decode_beginning(body, request.query_params, request.headers, 8 * REJECTED_CHARACTERS)
-        self._store.add_rejection(self._settings.clock(), status, reason, without_keys(beginning, self._keys))
+        try:
+            text = decode_body(body, request.query_params, request.headers, self._settings.decoded_limit)
+        except RequestRefused:  # keys inside base64 and gzip could not be masked
+            text = body if body.lstrip().startswith((b"{", b"[")) else b""
+        shown = without_keys(text[: 8 * REJECTED_CHARACTERS], self._keys)
+        self._store.add_rejection(self._settings.clock(), status, reason, shown)
 
 
 def without_keys(body: bytes, keys: Keyring) -> str:

@@ -217,8 +217,6 @@ def catalogue() -> Sequence[tuple[str, str]]:
 def _read(field: dataclasses.Field[Any], setting_text: str, text: str, kind: type[Fault]) -> Any:
     try:
         return field.metadata["read"](setting_text)
-    except BadFault:
-        raise
     except ValueError as error:
         named = kind.name if "value" in field.metadata else f"{_spelt(field)} of {kind.name}"
         raise BadFault(f"{named} cannot be {setting_text!r}", hint=f"write {error}") from None

@@ -109,7 +109,6 @@ class Store:
             message = f"the store {path} cannot be opened: {str(error).splitlines()[0]}"
             raise BadStore(message, hint="stop the service that has it open, or name another file") from None
         self._receipts = self._number("SELECT coalesce(max(receipt), 0) FROM accepted")
-        self.requests = 0
 
     def interrupt(self) -> None:
         """End every running query, and the processing of persons and groups; no other can begin."""
@@ -140,26 +139,13 @@ class Store:
                 properties=encoded(events.properties),
                 historical=numbers(events.historical),
             )
-            try:
-                self._writer.execute("BEGIN")
-                try:
-                    self._writer.register("incoming", incoming)
-                    self._writer.execute(_INSERT, [project, events.created_at])
-                    self._write_warnings(events, first)
-                    self._writer.execute("COMMIT")
-                except duckdb.Error:
-                    self._writer.execute("ROLLBACK")
-                    raise
-                finally:
-                    self._writer.unregister("incoming")
-            except duckdb.Error as error:
-                raise Unavailable(str(error)) from None
+            with self.transaction() as connection:
+                connection.register("incoming", incoming)
+                connection.execute(_INSERT, [project, events.created_at])
+                if events.warnings:
+                    rows = [(first + index, *warning) for index, warning in events.warnings]
+                    connection.executemany("INSERT INTO noticed VALUES (?, ?, ?, ?, false)", rows)
             self._receipts += count
-
-    def _write_warnings(self, events: EventColumns, first: int) -> None:
-        if events.warnings:
-            rows = [(first + index, *warning) for index, warning in events.warnings]
-            self._writer.executemany("INSERT INTO noticed VALUES (?, ?, ?, ?, false)", rows)
 
     def add_rejection(self, time: int, status: int, reason: str, payload: str) -> None:
         """Store a request that was refused; `payload` must not contain a key."""
@@ -175,14 +161,6 @@ class Store:
     def raw_count(self) -> int:
         """How many copies were accepted, in all projects."""
         return self._number("SELECT count(*) FROM accepted")
-
-    def rejected_count(self) -> int:
-        return self._number("SELECT count(*) FROM refused")
-
-    def count_by(self, expression: str) -> dict[str, int]:
-        """How many collapsed events each value of an SQL expression has; the expression must be trusted."""
-        rows = self._rows(f"SELECT CAST({expression} AS VARCHAR) AS k, count(*) FROM collapsed GROUP BY k ORDER BY k")
-        return {str(name): int(count) for name, count in rows}
 
     def select(self, sql: str, project: int, *, seconds: float | None = None, people: bool | None = None) -> list[Any]:
         """The rows of one trusted SELECT over the views of a project: named tuples of JSON values.
@@ -265,11 +243,8 @@ class Store:
             raise Unavailable(str(error)) from None
 
     def _number(self, sql: str) -> int:
-        return int(self._rows(sql)[0][0])
-
-    def _rows(self, sql: str) -> list[Any]:
         with self.snapshot(people=False) as cursor:
-            return cursor.execute(sql).fetchall()
+            return int(cursor.execute(sql).fetchall()[0][0])
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The plan against the target: its state and dialect, and the rules of age and size.
+"""The plan against the target: its state and dialect, the rules of age and size, and how long sending takes at least.
 
 A project's `drop_events_older_than_seconds` drops older events without an error, even historical ones; an
 event younger than 48 hours may be billed whatever its flag (docs/know/service.md#historical-migration).
@@ -9,11 +9,12 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 from pipeline.errors import UnsafePlan
+from pipeline.options import ApplyOptions
 from pipeline.plan.sealed.freshness import check_applicable, dialect_of
 from pipeline.preflight.check import check
 from pipeline.preflight.target import Target
 from pipeline.report.records import Check
-from pipeline.report.sections.effort import size_text
+from pipeline.report.sections.effort import IMPORTERS_RATE, duration_text, least_requests, size_text
 from pipeline.targets import address_of
 from pipeline.text import are, pluralize
 
@@ -22,11 +23,14 @@ DIALECT = "dialect"
 DROPPED = "dropped_events"
 RECENT = "recent_events"
 SIZE = "size"
+DURATION = "duration"
 SETTING = "drop_events_older_than_seconds"
 HISTORICAL = timedelta(hours=48)
 MOST_EVENTS = 200_000_000
 MOST_BYTES = 100_000_000_000
 """Above these numbers, the service asks for a notice first (docs/know/service.md#before-an-import)."""
+MEGABITS = 10
+"""The upload speed for which the time for the bytes is given; the real one is unknown before something is sent."""
 
 
 @check(70, DROPPED, needs="project")
@@ -92,6 +96,34 @@ def check_size(target: Target) -> Check | None:
         detail = f"{amount}: above 200 million events or 100 GB the service asks for a notice first"
         return Check(SIZE, "warning", detail, "write to the service's support before the import")
     return Check(SIZE, "ok", amount)
+
+
+@check(135, DURATION)
+def check_duration(target: Target) -> Check | None:
+    """How long does it take, by requests, by events and by bytes?"""
+    plan = target.plan
+    if plan is None or not plan.events.made:
+        return None
+    requests, binding = least_requests(plan)
+    parts = [f"at least {pluralize(requests, 'request')} ({binding})"]
+    seconds: dict[str, float] = {}
+    if target.capture_host is not None and target.capture_host.response.status:
+        at_once = ApplyOptions.max_concurrency
+        answer = target.capture_host.seconds
+        seconds["requests"] = requests * answer / at_once
+        parts.append(
+            f"{duration_text(seconds['requests'])} by requests, {at_once} at a time, {answer * 1000:,.0f} ms each as"
+            " the host answered now"
+        )
+    seconds["events"] = plan.events.made / IMPORTERS_RATE
+    parts.append(
+        f"{duration_text(seconds['events'])} by events, at --rate {IMPORTERS_RATE}, like the service's own importer"
+    )
+    seconds["bytes"] = plan.event_bytes * 8 / (MEGABITS * 1_000_000)
+    size = size_text(plan.event_bytes)
+    parts.append(f"{duration_text(seconds['bytes'])} by bytes, {size} before compression at {MEGABITS} Mbit/s")
+    facts = {"requests": requests, "events": plan.events.made, "bytes": plan.event_bytes, "seconds": seconds}
+    return Check(DURATION, "ok", "; ".join(parts), facts=facts)
 
 
 @check(100, PLAN)

@@ -1,35 +1,48 @@
-"""People of the plan who already exist at the target: profile values that would change, and merges that touch them.
+"""People of the plan who already exist at the target: values that would change, and merges that touch them.
 
-What was written and merged cannot be taken back. A sample of both is looked up, or everything if there is little. Once
-something of the plan was sent, its own persons cannot be distinguished from others, so nothing is looked up any
-more.
+What was written and merged cannot be taken back. A sample is looked up, or everything if there is little. Once
+something of the plan was sent, its own persons cannot be distinguished from others, so nothing is looked up any more.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from pipeline.encoder.encoded import has_profile, read_event, read_properties
 from pipeline.encoder.updates import SealedLink, SealedPerson
+from pipeline.ledger import read_totals
+from pipeline.plan.requests.store import read_events, read_requests
+from pipeline.plan.sealed.directory import EVENTS
 from pipeline.preflight.check import check
-from pipeline.preflight.live_persons import (
-    LivePerson,
-    count_live_events,
-    has_begun,
-    most_frequent,
-    read_persons,
-    sampled,
-    share_of,
-)
+from pipeline.preflight.matches import spread
 from pipeline.preflight.target import Target
 from pipeline.report.records import Check, ProfileBefore, write_profiles_before
-from pipeline.text import are, pluralize
+from pipeline.text import are, pluralize, printable
+from pipeline.verify.landed import in_lists, persons_of
+
+if TYPE_CHECKING:
+    from pipeline.preflight.questions import Questions
 
 PROFILES = "live_profiles"
 MERGES = "live_merges"
+PROMOTED = "promoted_values"
+MOST = 2_000
+"""At most this many records of a plan are looked up, evenly spread if there are more."""
+REQUESTS = 4
+IDS = 500
+"""IDS ids of events are looked up, from REQUESTS requests."""
 _MOST_NAMES = 50
+_SHOWN = 5
+_NAME_CHARACTERS = 60
+T = TypeVar("T")
 
 
 @check(160, PROFILES, needs="events")
@@ -126,3 +139,102 @@ def check_live_merges(target: Target) -> Check | None:
         parts.append(f"{len(refused):,} of {of} would be refused by the service, since the absorbed id is identified")
     hint = "look at the pairs in preflight --json (examples); leave out the wrong ones with --identities"
     return Check(MERGES, "warning", "; ".join(parts), hint, facts)
+
+
+@check(165, PROMOTED, needs="events")
+def check_promoted(target: Target) -> Check | None:
+    """Would properties of imported events that the service copies to persons replace values of live persons?
+
+    The service keeps whatever arrives last, whatever its time (docs/know/service.md#persons).
+    """
+    plan = target.plan
+    if plan is None or target.directory is None or has_begun(target):
+        return None
+    names = set(plan.people.profiles.promoted)
+    if not names:
+        return Check(PROMOTED, "ok", "no event has a property that the service copies to its person")
+    ids = _ids(target)
+    persons = read_persons(target.questions, ids)
+    held = [
+        names & {name for name, value in person.properties.items() if value is not None} for person in persons.values()
+    ]
+    counts = Counter(name for found in held for name in found)
+    touched = sum(map(bool, held))
+    facts = {"looked_up": len(ids), "live": len(persons), "persons_changed": touched, "properties": dict(counts)}
+    who = f"{len(persons):,} of {pluralize(len(ids), 'id')} of events that were looked up have a person at the target"
+    if not touched:
+        return Check(
+            PROMOTED, "ok", f"{who}; none of them has a value that events of the plan would replace", facts=facts
+        )
+    detail = (
+        f"{who}; on {touched:,} of them the service would replace values with those of imported events,"
+        f" whatever their time: {most_frequent(counts)}"
+    )
+    hint = "leave these properties out in the mapping, rename them, or use a project without live persons"
+    return Check(PROMOTED, "warning", detail, hint, facts)
+
+
+def _ids(target: Target) -> list[str]:
+    """Different ids of events that have a person, from some requests of the plan."""
+    directory = target.directory
+    assert directory is not None
+    numbers = spread([request.number for request in read_requests(directory, EVENTS)], REQUESTS)
+    ids: set[str] = set()
+    for _, events in read_events(directory, EVENTS, numbers):
+        found = {read_event(event).properties.distinct_id for event in events if has_profile(read_properties(event))}
+        ids.update(spread(sorted(found), -(-IDS // len(numbers))))
+    return sorted(ids)
+
+
+class LivePerson(msgspec.Struct, frozen=True):
+    """A person at the target."""
+
+    id: str
+    identified: bool
+    properties: Mapping[str, Any]
+
+
+def has_begun(target: Target) -> bool:
+    """Whether something of the plan was sent: then its own persons cannot be distinguished from others."""
+    assert target.directory is not None
+    totals = read_totals(target.directory.ledger)
+    return bool(totals.settled or totals.in_doubt)
+
+
+def sampled(path: Path, lines: int, kind: type[T]) -> Iterator[T]:
+    """At most MOST records of a sealed file, evenly spread."""
+    decode = msgspec.json.Decoder(kind).decode
+    step = max(1, -(-lines // MOST))
+    with path.open("rb") as file:
+        yield from map(decode, islice(file, 0, None, step))
+
+
+def read_persons(questions: Questions, ids: Sequence[str]) -> dict[str, LivePerson]:
+    """The persons of these ids, by id; ids without a person are absent."""
+    person_of = persons_of(questions, ids)
+    persons: dict[str, LivePerson] = {}
+    query = "select id, properties, is_identified from persons where id in ({}) order by id"
+    for id, properties, identified in in_lists(questions, query, person_of.values()):
+        read = json.loads(properties) if isinstance(properties, str) else properties
+        persons[str(id)] = LivePerson(str(id), bool(identified), read if isinstance(read, dict) else {})
+    return {id: persons[person] for id, person in person_of.items() if person in persons}
+
+
+def count_live_events(questions: Questions, ids: Sequence[str], own: str) -> Counter[str]:
+    """How many live events each of these ids has."""
+    live = own and f" and not ({own.replace('{', '{{').replace('}', '}}')})"
+    query = "select distinct_id, count(*) from events where distinct_id in ({})" + live
+    rows = in_lists(questions, f"{query} group by distinct_id order by distinct_id", ids)
+    return Counter({str(id): int(count) for id, count in rows})
+
+
+def share_of(looked: int, planned: int, what: str) -> str:
+    """The number of items looked up, in words: `12 merges`, or how many of all."""
+    return pluralize(planned, what) if looked == planned else f"{looked:,} of {pluralize(planned, what)} (a sample)"
+
+
+def most_frequent(counts: Counter[str]) -> str:
+    """The names with the greatest counts, in words."""
+    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    shown = [f"{printable(name, _NAME_CHARACTERS)} ({count:,})" for name, count in ranked[:_SHOWN]]
+    return ", ".join(shown) + (f" and {len(ranked) - _SHOWN:,} more properties" if len(ranked) > _SHOWN else "")

@@ -1,7 +1,7 @@
 """The OpenAPI document of the whole service, derived from the table of operations and the objects of the contract.
 
-It describes what this service answers under its settings: under `contract` the contract's objects with every field that
-is always present, under `observed` only what is certain about the shapes in the source.
+It describes what this service answers under its settings: the contract's objects with every field that is always
+present. Under `observed` functions and recordings have other bodies, which are not described.
 """
 
 from __future__ import annotations
@@ -12,12 +12,9 @@ from typing import Any, get_args, get_type_hints
 from msgspec.json import schema_components
 from pydantic.json_schema import models_json_schema
 
-from pipeline.local_service.management import observed_models
 from pipeline.local_service.management.access import scope_for
 from pipeline.local_service.management.projects import GroupType
 from pipeline.local_service.management.requests import Json, Problem
-from pipeline.local_service.management.templates import TEMPLATES
-from pipeline.local_service.openapi.capture import REFERENCE, capture_paths, capture_schemas, in_json, ref, shape
 from pipeline.local_service.query.endpoint import Query, QueryAnswer
 from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.syntax import VIEWS
@@ -32,6 +29,24 @@ from pipeline.management.models import (
 )
 from pipeline.management.operations import LIST_FUNCTIONS, QUERY, Endpoint, Names, Number, Text, operations
 
+_REFERENCE = "#/components/schemas/{name}"
+
+
+def _ref(name: str) -> Json:
+    """A schema of the document."""
+    return {"$ref": _REFERENCE.format(name=name)}
+
+
+def _in_json(schema: Json) -> Json:
+    """A body."""
+    return {"application/json": {"schema": schema}}
+
+
+def _shape(*required: str, **properties: Json) -> Json:
+    """An object that has these members, some of which are described."""
+    return {"type": "object", "required": list(required), "properties": properties}
+
+
 _MODELS = (
     HogFunction,
     HogFunctionListItem,
@@ -41,7 +56,6 @@ _MODELS = (
     SharingConfiguration,
     Project,
 )
-_OBSERVED = (observed_models.HogFunctionWrite, observed_models.SessionRecordingWrite, SharingConfiguration, Project)
 _ALWAYS = ("HogFunction", "HogFunctionListItem", "SharingConfiguration")
 """Objects that this service answers with every field."""
 _EMPTY: Json = {"const": ""}
@@ -54,13 +68,6 @@ _LISTED: dict[str, Json] = {
     "updated_at": _INSTANT,
 }
 """What a filter of the list of functions must be, beyond its type."""
-_OBSERVED_LISTED: dict[str, dict[str, Json]] = {
-    "hog_functions_list": {"limit": {}, "offset": {}},
-    "projects_list": {"limit": {}, "offset": {}},
-    "recordings_list": {name: {"type": "integer", "minimum": 0} for name in ("limit", "offset")},
-    "hog_functions_logs": {"limit": {"type": "integer", "minimum": 1, "maximum": 500}},
-}
-"""The same under `observed`, where some operations take more and others less."""
 _KINDS: dict[Any, Json] = {
     Text: {"type": "string"},
     Number: {"type": "integer"},
@@ -74,24 +81,8 @@ _SELECT = (
 )
 _STATED = re.compile(r".*/(hog_functions|session_recordings)(/\{\w+\})?(/sharing)?")
 """Paths of the operations whose scopes the contract states."""
-_RETENTION: dict[str, Json] = {
-    "retention_period_days": {"type": "integer"},
-    "expiry_time": {"type": ["string", "null"], "format": "date-time"},
-    "recording_ttl": {"type": ["integer", "null"]},
-}
 _RUNS = frozenset(f"hog_functions_{name}" for name in ("broadcast", "invoke", "logs", "metrics", "metrics_totals"))
-_OBSERVED_ANSWERS: dict[str, Json] = {
-    "hog_functions_rearrange": {"type": "array", "items": {"type": "object"}},
-    "hog_functions_broadcast": shape("success"),
-    "hog_functions_invoke": shape("status"),
-    "hog_functions_logs": shape("count", "next", "previous", "results"),
-    "hog_functions_metrics": shape("labels", "series"),
-    "hog_functions_metrics_totals": shape("totals"),
-    "hog_functions_icons": {"type": "array", "items": shape("id", "name", "url")},
-    "recordings_list": shape("results", "has_next", "version"),
-    "recordings_update": shape("success"),
-    "recordings_replace": shape("success"),
-}
+_UNDESCRIBED = " The bodies of hog functions and recordings are not described under this behaviour."
 _PROBLEMS = {
     "400": "The body or a parameter is not what it must be.",
     "401": "No personal key, or an unknown one.",
@@ -106,11 +97,20 @@ _PROBLEMS = {
     "504": "The query took too long.",
     "513": "The query needs too much memory.",
 }
+_TEXT = {"text/plain": {"schema": {"type": "string"}}}
+_ANYTHING: Json = {"type": ["string", "number", "boolean", "object", "array"]}
+_REFUSALS = {
+    "400": "Bad JSON, a wrong shape or one bad event. Nothing of the request is stored.",
+    "401": "The capture key is missing, malformed, or not the same in all events.",
+    "408": "The client stopped sending.",
+    "413": "The body, or one event, is too large.",
+    "503": "The service cannot store now.",
+}
 
 
 def openapi_document(settings: Settings) -> Json:
     observed = settings.behaviour == "observed"
-    paths: dict[str, Json] = capture_paths(settings)
+    paths: dict[str, Json] = {"/batch/": {"post": _capture_batch(settings)}}
     for endpoint in operations(observed=observed):
         paths.setdefault(endpoint.path + "/", {})[endpoint.method.lower()] = _operation(endpoint, observed)
     return {
@@ -120,11 +120,11 @@ def openapi_document(settings: Settings) -> Json:
             "version": "1",
             "description": f"Capture and management API of the local service, behaviour: {settings.behaviour}. "
             "Every path is answered with and without its final slash; /api/environments is another name of "
-            "/api/projects.",
+            "/api/projects." + (_UNDESCRIBED if observed else ""),
         },
         "paths": paths,
         "components": {
-            "schemas": _schemas(observed) | capture_schemas(),
+            "schemas": _schemas() | _capture_schemas(),
             "securitySchemes": {"personalKey": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -145,16 +145,13 @@ def _operation(operation: Endpoint, observed: bool) -> Json:
         "responses": _answers(operation, observed),
     }
     if operation.body:
-        schema = ref(operation.body)
-        if observed and operation.id == "hog_functions_create":
-            schema = {"allOf": [schema], "anyOf": [{"required": ["hog"]}, {"required": ["template_id"]}]}
-        if observed and operation.id == "hog_functions_invoke":
-            schema = shape("configuration", configuration={"type": "object"})
-        shown["requestBody"] = {
-            "required": operation is QUERY or (observed and operation.id == "hog_functions_invoke"),
-            "content": in_json(schema),
-        }
+        schema = _ref(operation.body) if _is_described(operation, observed) else {"type": "object"}
+        shown["requestBody"] = {"required": operation is QUERY, "content": _in_json(schema)}
     return shown
+
+
+def _is_described(operation: Endpoint, observed: bool) -> bool:
+    return not observed or _area(operation) in ("projects", "query")
 
 
 def _parameters(operation: Endpoint, observed: bool) -> list[Json]:
@@ -166,9 +163,7 @@ def _parameters(operation: Endpoint, observed: bool) -> list[Json]:
     for name, hint in _queried(operation, observed).items():
         kind, flag = get_args(hint)
         about = flag.help.partition("  [")[0]  # the default applies to the command line
-        special = _OBSERVED_LISTED.get(operation.id, {}) if observed else {}
-        if operation is LIST_FUNCTIONS:
-            special = _LISTED | special
+        special = _LISTED if operation is LIST_FUNCTIONS else {}
         choices = (flag.metavar or "").split("|")
         schema = special.get(name, {"enum": choices} if len(choices) > 1 else _KINDS[kind])
         shape: Json = {"name": name, "in": "query", "required": False, "schema": schema, "description": about}
@@ -190,12 +185,8 @@ def _area(operation: Endpoint) -> str:
 
 def _answers(operation: Endpoint, observed: bool) -> Json:
     success: Json = {"description": "Refused." if operation.status == 405 else "Done."}
-    if observed and operation.id in _OBSERVED_ANSWERS:
-        success["content"] = in_json(_OBSERVED_ANSWERS[operation.id])
-    elif observed and operation.id == "hog_functions_icon":
-        success["content"] = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
-    elif operation.answer:
-        success["content"] = in_json(ref(operation.answer))
+    if operation.answer and _is_described(operation, observed):
+        success["content"] = _in_json(_ref(operation.answer))
     elif operation.id == "hog_functions_rearrange":
         success["description"] = "Done; the contract does not state the answer."
     refused = {
@@ -206,51 +197,42 @@ def _answers(operation: Endpoint, observed: bool) -> Json:
         "513": operation is QUERY,
     }
     answers: Json = {
-        status: {"description": about, "content": in_json(ref("Problem"))}
+        status: {"description": about, "content": _in_json(_ref("Problem"))}
         for status, about in _PROBLEMS.items()
         if refused.get(status, True)
     }
-    if observed and operation.id == "hog_functions_invoke":
-        answers["400"]["content"] = in_json({"type": "object"})
     return answers | {str(operation.status): success}
 
 
-def _schemas(observed: bool) -> dict[str, Json]:
+def _schemas() -> dict[str, Json]:
     _, components = models_json_schema(
-        [(model, "validation") for model in (_OBSERVED if observed else _MODELS)],
-        ref_template=REFERENCE.replace("name", "model"),
+        [(model, "validation") for model in _MODELS], ref_template=_REFERENCE.replace("name", "model")
     )
     schemas: dict[str, Json] = dict(components["$defs"])
-    schemas["SessionRecordingWrite"]["properties"].pop("person", None)
-    if observed:
-        schemas["HogFunctionWrite"]["properties"]["template_id"] = {"enum": ["", *TEMPLATES, None]}
-        for name, kept in (("HogFunction", {}), ("HogFunctionListItem", {}), ("SessionRecording", _RETENTION)):
-            schemas[name] = shape("id", *kept, id={"type": "string"}, **kept)
-    else:
-        schemas["SessionRecordingWrite"]["properties"]["person"] = ref("Person")
-        for name in _ALWAYS:
-            schemas[name]["required"] = sorted(schemas[name]["properties"])
-    schemas["HogFunctionOrders"] = _orders(schemas["HogFunctionWrite"], observed)
+    schemas["SessionRecordingWrite"]["properties"]["person"] = _ref("Person")
+    for name in _ALWAYS:
+        schemas[name]["required"] = sorted(schemas[name]["properties"])
+    schemas["HogFunctionOrders"] = _orders(schemas["HogFunctionWrite"])
     address: Json = {"type": ["string", "null"], "format": "uri"}
     for name, item in (
         ("HogFunctionPage", "HogFunctionListItem"),
         ("SessionRecordingPage", "SessionRecording"),
         ("ProjectPage", "Project"),
     ):
-        results: Json = {"type": "array", "items": ref(item)}
-        schemas[name] = shape(
+        results: Json = {"type": "array", "items": _ref(item)}
+        schemas[name] = _shape(
             *("count", "next", "previous", "results"),
             count={"type": "integer"},
             next=address,
             previous=address,
             results=results,
         )
-    schemas["GroupTypes"] = {"type": "array", "items": ref("GroupType")}
-    _, components = schema_components([GroupType, Problem, Query, QueryAnswer], ref_template=REFERENCE)
+    schemas["GroupTypes"] = {"type": "array", "items": _ref("GroupType")}
+    _, components = schema_components([GroupType, Problem, Query, QueryAnswer], ref_template=_REFERENCE)
     return schemas | components
 
 
-def _orders(write: Json, observed: bool) -> Json:
+def _orders(write: Json) -> Json:
     orders: Json = {
         "type": "object",
         "minProperties": 1,
@@ -258,6 +240,60 @@ def _orders(write: Json, observed: bool) -> Json:
         "additionalProperties": {"type": "integer"},
         "description": "The new execution order of each id.",
     }
-    if observed:
-        return shape("orders", orders=orders)
     return write | {"properties": {**write["properties"], "orders": orders}}
+
+
+def _capture_batch(settings: Settings) -> Json:
+    """The capture endpoint of the contract, `/batch/` (docs/know/service.md)."""
+    refused = _REFUSALS | ({"415": "The body is not application/json."} if settings.content_type == "json" else {})
+    answers: Json = {status: {"description": about, "content": _TEXT} for status, about in refused.items()}
+    answers["200"] = {
+        "description": "Accepted. The key may still belong to no project.",
+        "content": _in_json(_shape("status", status={"const": "Ok"})),
+    }
+    answers["204"] = {"description": "Accepted, with beacon=1."}
+    return {
+        "operationId": "capture_batch",
+        "tags": ["capture"],
+        "summary": "Send events",
+        "description": "The capture key is in the body. gzip, base64 and forms are accepted too.",
+        "security": [],
+        "parameters": [
+            _parameter("compression", "gzip, gzip-js, base64 or b64, if no header names it."),
+            _parameter("beacon", "1: answer 204, empty."),
+        ],
+        "requestBody": {"required": True, "content": _in_json(_ref("CaptureBatch"))},
+        "responses": answers,
+    }
+
+
+def _capture_schemas() -> dict[str, Json]:
+    """The objects of a capture request (docs/know/service.md#event-fields, #body-shapes)."""
+    may_be_object: Json = {"type": ["object", "null"]}
+    fields: dict[str, Json] = {
+        "event": {"type": "string", "minLength": 1},
+        "uuid": {"anyOf": [{"type": "string", "format": "uuid"}, {"const": ""}, {"type": "null"}]},
+        "timestamp": {"type": ["string", "null"], "description": "ISO 8601; anything that is not a time becomes now."},
+        "$set": may_be_object,
+        "$set_once": may_be_object,
+        "properties": _shape(
+            "distinct_id",
+            **{"distinct_id": {**_ANYTHING, "pattern": "[A-Za-z0-9]"}, "$cookieless_mode": {"type": "boolean"}},
+        ),
+    }
+    key: Json = {"type": "string", "pattern": "^[ -~]*[!-~][ -~]*$", "not": {"pattern": "^ *phx_"}, "maxLength": 64}
+    return {
+        "CapturedEvent": _shape("event", "properties", **fields),
+        "CaptureBatch": _shape(
+            "api_key",
+            "batch",
+            api_key=key,
+            historical_migration={"type": ["boolean", "null"]},
+            sent_at={"type": ["string", "null"]},
+            batch={"type": "array", "minItems": 1, "items": _ref("CapturedEvent")},
+        ),
+    }
+
+
+def _parameter(name: str, about: str) -> Json:
+    return {"name": name, "in": "query", "schema": {"type": "string"}, "description": about}

@@ -1,1 +1,0 @@
-"""The OpenAPI document of the local service, for programs and as a page for people."""
