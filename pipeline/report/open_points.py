@@ -84,6 +84,6 @@ def _of_details(plan: Plan) -> Iterator[Finding]:
         yield Finding(
             "sampled",
             "notice",
-            f"Values of properties are examined in a sample of {examined:,} of {pluralize(plan.drift.events, 'event')};"
-            " what only a few events have can be missing from it",
+            f"Values of properties are examined in a sample of {examined:,} of {pluralize(plan.drift.events, 'event')},"
+            " duplicates included; what only a few events have can be missing from it",
         )

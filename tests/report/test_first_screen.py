@@ -180,7 +180,7 @@ def test_what_the_plan_leaves_open_is_to_check_on_the_first_screen(tmp_path: Pat
         ("2 merges, which cannot be undone, to approve by number (--approve-merges 2)", "Merged identities"),
         ("No target chosen (--for us, eu or a URL)", ""),
         ("1 kind of warnings about events that are sent", "Warnings"),
-        ("Values of properties are examined in a sample of 60 of 90 events", "Properties over time"),
+        ("Values of properties are examined in a sample of 60 of 90 events, duplicates included", "Properties over time"),
     ]
     assert banner.title == "Ready, 7 things to check"
     page = render(report)
@@ -358,7 +358,7 @@ def test_banner_and_tiles_name_what_cannot_be_undone(tmp_path: Path) -> None:
     people = PeopleSeal(profiles=ProfilesSeal(people=12, anonymous_ids=9))
     report = report_of(tmp_path, people=people, events=EventCounts(5, {"events": 5}))
     tiles = {tile.unit: tile for _, some in first_screen(report).tiles for tile in some}
-    assert (tiles["profile updates"].value, tiles["profile updates"].note) == ("0", "12 persons created")
+    assert (tiles["events"].value, tiles["events"].note) == ("5", "12 persons created")
     assert tiles["merged identities"].note == ""
 
 

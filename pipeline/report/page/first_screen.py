@@ -244,9 +244,9 @@ def _to_send(plan: Plan) -> list[Tile]:
     created = f"{pluralize(persons, 'person')} created" if persons > 0 else ""
     groups = [_counted(phases["groups"] - initials, "group")] if phases["groups"] > initials else []
     return [
-        _counted(phases["events"], "event"),
+        _counted(phases["events"], "event", created if phases["events"] else ""),
         _counted(phases["identities"], "merged identity", "irreversible" if phases["identities"] else ""),
-        _counted(phases["persons"] + initials, "profile update", created),
+        _counted(phases["persons"] + initials, "profile update", "" if phases["events"] else created),
         *groups,
     ]
 
