@@ -75,12 +75,15 @@ def test_preflight_believes_no_changed_file(
 
 def test_what_writes_the_report_refuses_it_too(made: Path, tmp_path: Path) -> None:
     """Verify and rehearse check every seal first; the report that a person signs off does not change."""
+    room, sent = empty(), tmp_path / "sent"
+    copytree(made, sent)
+    run(sent, room.url, key=room.key())
     for number, name in enumerate(["identities.jsonl", *READ_BY_THE_REPORT]):
-        directory = changed(made, tmp_path, name)
+        directory = changed(sent, tmp_path, name)
         before = (directory / "report.html").read_bytes()
         looks: tuple[Callable[[], object], ...] = (
             lambda: pipeline.rehearse_plan(directory, RehearseOptions()),  # noqa: B023
-            lambda: pipeline.verify_plan(directory, "http://127.0.0.1:1", personal_key="phx_test"),  # noqa: B023
+            lambda: pipeline.verify_plan(directory, room.url, personal_key=PERSONAL),  # noqa: B023
         )
         with pytest.raises(StalePlan, match=name):
             looks[number % 2]()

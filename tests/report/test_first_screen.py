@@ -40,6 +40,7 @@ from pipeline.verify.findings import CellCounts, FoundCounts, Verification
 from tests.golden.report.small_plan import part, plan_directory, small_plan
 
 FIRST = date(2022, 1, 3)
+SAMPLED = "Values of properties are examined in a sample of 60 of 90 events, duplicates included"
 NOTHING_OPEN = {"warnings": {}, "events": EventCounts(12, {"events": 12})}
 """A plan that leaves nothing open by itself."""
 
@@ -180,7 +181,10 @@ def test_what_the_plan_leaves_open_is_to_check_on_the_first_screen(tmp_path: Pat
         ("2 merges, which cannot be undone, to approve by number (--approve-merges 2)", "Merged identities"),
         ("No target chosen (--for us, eu or a URL)", ""),
         ("1 kind of warnings about events that are sent", "Warnings"),
-        ("Values of properties are examined in a sample of 60 of 90 events, duplicates included", "Properties over time"),
+        (
+            "Values of properties are examined in a sample of 60 of 90 events, duplicates included",
+            "Properties over time",
+        ),
     ]
     assert banner.title == "Ready, 7 things to check"
     page = render(report)

@@ -54,7 +54,7 @@ SAID = (
     "Import plan: mixpanel → PostHog (US)",
     "source times in America/New_York, confirmed by 1 of 1 month · plan of 14 Nov 2023, ",
     "Not ready Apply refuses this plan until what failed is fixed.",
-    "Failed: 2 of 14 rows (14.29%) rejected (limit 0) (max_rejects) → 2. Rejected rows List them with backcast rejects",
+    "Failed: 2 of 14 rows (14.29%) rejected (limit 0) → 2. Rejected rows (max_rejects) List them with backcast rejects",
     "Will be sent 10 events 2 merged identities irreversible 0 profile updates",
     "Will not be sent 2 rejected rows 1 skipped row 1 duplicate 1 pair of ids not merged Result – not rehearsed",
     "12 to send in all, the number that apply asks for, from 10 of 14 rows in 2 files.",

@@ -139,7 +139,7 @@ def test_a_plan_that_is_not_ready_stays_so_when_it_was_rehearsed(call: Any, tmp_
     assert call("plan", source, *generic(), "-o", tmp_path / "plan", "--workers", "0").code == 4
     assert state_of(call, tmp_path / "plan") == "not-ready"
     said = call("apply", tmp_path / "plan", "--to", "http://127.0.0.1:1")
-    assert (said.code, "not ready" in said.two_lines[0]) == (4, True)
+    assert (said.code, "not ready" in said.err) == (4, True)
     assert call("rehearse", tmp_path / "plan").code == 0
     assert state_of(call, tmp_path / "plan") == "not-ready"
 

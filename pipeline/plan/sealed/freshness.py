@@ -70,7 +70,13 @@ def dialect_of(target: str) -> str:
 
 
 def check_applicable(plan: Plan, target: str) -> None:
-    """Raise UnsafePlan unless the plan is in the dialect of this target."""
+    """Raise UnsafePlan unless the plan is ready and in the dialect of this target."""
+    if not plan.ready:
+        stops = "; ".join(gate.detail for gate in plan.gates if gate.level == "stop")
+        raise UnsafePlan(
+            f"the plan is not ready: {stops}",
+            hint="fix that and plan again; the report says how. You can still rehearse this plan",
+        )
     needed, planned = dialect_of(target), plan.options.dialect
     if planned != needed and not _chosen(plan, target, planned):
         raise UnsafePlan(
