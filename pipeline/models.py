@@ -300,7 +300,8 @@ class SealedOptions:
 
     `zones` are (zone name, local date from which it applies or "") in order; `since`/`until` are microseconds UTC,
     half-open; `as_of` is the plan's instant, in microseconds UTC. `identities` is the sha256 of the operator's pairs.
-    `promoted_properties` is `final` or, if they are not sent, UNSET, which is not written into a plan.
+    `promoted_properties` is `final` or, if they are not sent, UNSET, which is not written into a plan. Plans without
+    the policies on users were made with `first`.
     """
 
     as_of: int
@@ -319,6 +320,8 @@ class SealedOptions:
     profile_policy: str = "fill-only"
     persons: str = "all"
     max_ids_per_person: int = PlanOptions.max_ids_per_person
+    shared_devices: str = "first"
+    joined_users: str = "first"
     identities: str = ""
     group_types: tuple[str, ...] = ()
     promoted_properties: str | msgspec.UnsetType = msgspec.UNSET

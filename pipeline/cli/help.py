@@ -23,12 +23,12 @@ PLAN = {
     "Time": ("timezone", "hour-events"),
     "People": (
         "identities person-properties",
-        "persons profile-policy promoted-properties max-ids-per-person group-types earlier",
+        "persons profile-policy promoted-properties max-ids-per-person shared-devices joined-users group-types earlier",
     ),
     "Checks": (
         "max-rejects",
-        "stop-on accept checks max-unmapped spike level gap per-second per-minute per-day repeated one-day mixed-types"
-        " null-jump cut-values property-names",
+        "stop-on accept checks max-unmapped spike level gap per-second per-minute per-day repeated one-day resolved"
+        " mixed-types null-jump cut-values property-names",
     ),
     "Limits": ("workers", "engine max-batch-events max-batch-bytes"),
     "Output": ("estimate json quiet help help-all", "rate show-values show-ids pairs report log-format"),

@@ -5,7 +5,7 @@ grow with the people of an export (docs/know/promises.md#constant-memory).
 
 The table answers: the first event of each id that a pair names (`find_activity`), which ids have more events than the
 service takes for one id in a minute (`hot_ids`), which ids belong to identified persons (`write_identified`), which
-people are seen on only one day (`count_one_day_people`), who has no event (`count_without_events`), and which ids went
+people are seen on only one day (`count_people`), who has no event (`count_without_events`), and which ids went
 through a floating-point number (`EventIds.floats`): `42.0`, a different person from `42`, and `1e17`, which may have
 been several ids (docs/know/exports.md#integers-as-floats). For these the table has further records: SPLIT for the
 integer that `42.0` was, without any event, and ROUNDED for an id whose digits do not fit a double. If an event, a
@@ -79,15 +79,19 @@ FROM (
 )
 """
 _WHO = "coalesce(number::HUGEINT, -1 - person::HUGEINT) AS who"
-_NUMBERED = "LEFT JOIN (SELECT person, min(number) AS number FROM numbered GROUP BY person) USING (person)"
+_NUMBERED = (
+    "LEFT JOIN (SELECT person, min(number) AS number, max(known) AS known FROM numbered GROUP BY person) USING (person)"
+)
 _PEOPLE = f"""
 CREATE TABLE people AS
-SELECT {_WHO}, min(time // {DAY}) AS first, max(last // {DAY}) AS last, sum(events)::BIGINT AS events
+SELECT {_WHO}, min(time // {DAY}) AS first, max(last // {DAY}) AS last, sum(events)::BIGINT AS events,
+    bool_or("user" & {USER} != 0 OR known != 0) AS known
 FROM ids {_NUMBERED} WHERE events > 0 GROUP BY who
 """
 """Who has events: all ids that identity resolution joins are one person."""
 _ONE_DAY = """
-SELECT count(*), count(*) FILTER (first = last), coalesce(sum(events) FILTER (first = last), 0)::BIGINT FROM people
+SELECT count(*), count(*) FILTER (first = last), coalesce(sum(events) FILTER (first = last), 0)::BIGINT,
+    coalesce(sum(events) FILTER (known), 0)::BIGINT FROM people
 """
 _WITHOUT = f"SELECT count(*) FROM (SELECT DISTINCT {_WHO} FROM sent_ids {_NUMBERED}) ANTI JOIN people USING (who)"
 _FLOATS = f"""
@@ -208,26 +212,28 @@ PersonNumbers = Callable[[NDArray[np.uint64]], NDArray[np.int32]]
 """Maps the hash of each id to the number of its person, -1 for an id that is joined to no other."""
 
 
-class OneDayPeople(NamedTuple):
-    """How many people have events; how many have events on only one UTC day; and these people's events. Duplicates
-    count, too."""
+class PeopleCounts(NamedTuple):
+    """How many people have events; how many have events on only one UTC day; these people's events; and the events of
+    people with a user's id. Duplicates count, too."""
 
     people: int
     one_day_people: int
     one_day_people_events: int
+    resolved_events: int
 
 
-def count_one_day_people(database: Database, numbers: Iterable[Mapping[str, NDArray[Any]]]) -> OneDayPeople:
-    """Count who never returns. All ids that identity resolution joins are one person (`Identities.numbers`)."""
-    database.run("CREATE TABLE numbered (person UBIGINT, number INTEGER)")
+def count_people(database: Database, numbers: Iterable[Mapping[str, NDArray[Any]]]) -> PeopleCounts:
+    """Count who never returns, and the events of users. All ids that identity resolution joins are one person
+    (`Identities.numbers`)."""
+    database.run("CREATE TABLE numbered (person UBIGINT, number INTEGER, known UTINYINT)")
     for some in numbers:
         database.append("numbered", some)
     database.run(_PEOPLE)
-    return OneDayPeople(*database.rows(_ONE_DAY)[0])
+    return PeopleCounts(*database.rows(_ONE_DAY)[0])
 
 
 def count_without_events(database: Database) -> int:
-    """How many people of the ids in the table `sent_ids` have no event; after `count_one_day_people`."""
+    """How many people of the ids in the table `sent_ids` have no event; after `count_people`."""
     return database.number(_WITHOUT)
 
 

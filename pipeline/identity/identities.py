@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from pipeline.encoder.updates import SealedLink
 from pipeline.identity.database import numbers, numbers_of, read_batches, release_memory, texts
 from pipeline.identity.kinds import NEVER
-from pipeline.identity.numbering import Numbering, counts
+from pipeline.identity.numbering import Numbering, counts, marked
 from pipeline.identity.observed_pairs import EARLIER, NAMED_PART, PART_SHIFT, SETTLED, EarlierLink
+from pipeline.identity.policies import SeveralUsersFound, shared_devices
 from pipeline.identity.rules import Decision, PairArrays, Reason
 from pipeline.identity.summary import Cluster, DecisionCount, MergeSummary, Partners
 from pipeline.uuids import SEPARATOR, Hasher
@@ -59,7 +60,7 @@ class IdDecisions(msgspec.Struct):
 
     `users` are the ids of users, `numbers` the tool's numbers of persons; `canonical` is the id that the person keeps,
     `owners` the id that receives a profile stored under this id; `earliest` is the first event (µs UTC), or NEVER if
-    there is none.
+    there is none. `joined_users` are the persons whom records make of several users.
     """
 
     users: NDArray[np.bool_]
@@ -67,6 +68,7 @@ class IdDecisions(msgspec.Struct):
     canonical: NDArray[np.int32]
     owners: NDArray[np.int32]
     earliest: NDArray[np.int64]
+    joined_users: SeveralUsersFound
 
 
 class Identities:
@@ -193,10 +195,13 @@ class Identities:
         return np.where(self._numbering.hashed[number] == hashed, self._by_id.canonical[number], np.int32(-1))
 
     def numbers(self) -> Iterator[dict[str, NDArray[Any]]]:
-        """For every id that a pair names, some at a time: its xxh3-64, and the number of its person's canonical id."""
+        """For every id that a pair names, some at a time: its xxh3-64, the number of its person's canonical id, and 1
+        if the person has a user's id."""
+        canonical = self._by_id.canonical
+        known = marked(canonical[self._by_id.users], len(canonical))[canonical].view(np.uint8)
         for start in range(0, len(self._by_id.canonical), _AT_ONCE):
             some = slice(start, start + _AT_ONCE)
-            yield {"person": self._numbering.hashed[some], "number": self._by_id.canonical[some]}
+            yield {"person": self._numbering.hashed[some], "number": canonical[some], "known": known[some]}
 
     @property
     def moves(self) -> bool:
@@ -261,6 +266,8 @@ class Identities:
             for code in np.flatnonzero(codes).tolist()
         )
         sizes = counts(self._by_id.canonical, len(self._by_id.canonical), ~self._by_id.numbers)
+        shared = shared_devices(self._by_pair.pairs, self._by_pair.decisions, self._by_id.users, self._numbering.text)
+        joined = self._by_id.joined_users
         return MergeSummary(
             len(self._absorbed),
             int(ours.sum()),
@@ -269,6 +276,10 @@ class Identities:
             [self._cluster(number, int(sizes[number])) for number in _greatest(sizes, most) if sizes[number] > 2],
             self._partners(self._by_pair.pairs.anonymous, ours, most),
             self._partners(self._by_pair.pairs.user, ours, most),
+            shared.number,
+            shared.largest,
+            joined.number,
+            joined.largest,
         )
 
     def _cluster(self, number: int, size: int) -> Cluster:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,16 @@ from pipeline.identity.observed_pairs import (
     ObservedPair,
     ObservedPairs,
 )
+from pipeline.identity.policies import (
+    FIRST_USERS,
+    KEPT_APART,
+    UserPolicies,
+    allow_one_person,
+    joined_users,
+    keep_apart,
+    newest_users,
+    profile_pairs,
+)
 from pipeline.identity.rules import MAX_IDS_PER_PERSON, Decision, PairArrays, Reason, apply_rules
 
 _AT_ONCE = 50_000
@@ -46,6 +57,7 @@ def resolve(
     most: int = MAX_IDS_PER_PERSON,
     earlier: Iterable[EarlierLink] = (),
     per_event: bool = False,
+    policies: UserPolicies = FIRST_USERS,
 ) -> Identities:
     """Decide on every pair. The caller has to close the result after use.
 
@@ -53,6 +65,7 @@ def resolve(
     (`pipeline.identity.event_ids.find_activity`). `most` is --max-ids-per-person. `earlier` are the links that earlier
     plans for the same target sealed: a settled pair is not sent or dated again, one in doubt keeps its date, and an id
     that absorbed others stays canonical. `per_event`: also refuse what the per-event endpoint never merges.
+    `policies` decide on shared devices and on records that join users (`pipeline.identity.policies`).
     """
     in_doubt = _add_earlier(observed, earlier)
     observed.aggregate()
@@ -68,21 +81,40 @@ def resolve(
     reasons, users = apply_rules(pairs, numbering.flags, activity.users, activity.earliest, most)
     release_memory()
     numbers = (numbering.flags & NUMBER) != 0
-    roots = components(pairs, reasons == 0, users, activity.earliest)
-    release_memory()
-    while (large := _too_large(pairs, reasons, roots, numbers, most)).any():
-        reasons[large] = Reason.TOO_MANY_IDS
-        roots = components(pairs, reasons == 0, users, activity.earliest)
+    keep_apart(pairs, reasons, users, policies.shared_devices, table)
+    apart = policies.joined_users == "none"
+
+    def components_within_limits() -> Components:
+        found = components(pairs, reasons == 0, users, activity.earliest, apart=apart)
+        release_memory()
+        while (large := _too_large(pairs, reasons, found.roots, numbers, most)).any():
+            reasons[large] = Reason.TOO_MANY_IDS
+            found = components(pairs, reasons == 0, users, activity.earliest, apart=apart)
+        return found
+
+    found = components_within_limits()
+    if allow_one_person(pairs, reasons, found.roots):
+        found = components_within_limits()
+    roots = found.roots
     joined = (reasons == 0) & (roots[pairs.anonymous] == roots[pairs.user])
-    canonical = canonical_ids(pairs, joined, roots, users, activity.earliest, numbers)
-    owners = _owners(pairs, reasons, joined, canonical)
+    clusters = components(pairs, reasons == 0, users, activity.earliest) if apart and len(found.joining) else found
+    joining = pairs.user[clusters.joining]
+    newest = marked(roots[joining], len(roots)) if policies.joined_users == "latest" else None
+    canonical = canonical_ids(pairs, joined, roots, users, activity.earliest, numbers, newest)
+    several = joined_users(clusters.roots, joining, users & ~numbers, canonical, numbering.text)
+    places = profile_pairs(
+        pairs, in_order(pairs, reasons == Reason.NEVER_ALONE), policies.shared_devices, table, canonical
+    )
+    owners = _owners(pairs, places[::-1], joined, canonical)
     release_memory()
-    decisions = _decide(pairs, reasons, joined, users, roots)
+    if apart:
+        reasons[found.joining[~joined[found.joining]]] = Reason.TWO_USERS
+    decisions = _decide(pairs, reasons, joined, roots)
     release_memory()
     return Identities(
         numbering,
         PairDecisions(table, pairs, decisions, reasons, joined),
-        IdDecisions(users, numbers, canonical, owners, activity.earliest),
+        IdDecisions(users, numbers, canonical, owners, activity.earliest, several),
         in_doubt,
     )
 
@@ -134,15 +166,14 @@ def _too_large(
 
 
 def _owners(
-    pairs: PairArrays, reasons: NDArray[np.uint8], joined: NDArray[np.bool_], canonical: NDArray[np.int32]
+    pairs: PairArrays, places: NDArray[np.int64], joined: NDArray[np.bool_], canonical: NDArray[np.int32]
 ) -> NDArray[np.int32]:
     """By id: the id that receives a profile stored under it, which is the canonical id of its person.
 
     If the id is on no event without a user, as the label of a Mixpanel cluster, there is nothing to merge, and the
-    profile goes to the first such user.
+    profile goes to a user it occurs with: the last of `places` that pairs it.
     """
     owners = canonical.copy()
-    places = in_order(pairs, reasons == Reason.NEVER_ALONE)[::-1]
     alone = ~(marked(pairs.anonymous[joined], len(owners)) | marked(pairs.user[joined], len(owners)))
     places = places[alone[pairs.anonymous[places]]]
     owners[pairs.anonymous[places]] = canonical[pairs.user[places]]
@@ -150,19 +181,17 @@ def _owners(
 
 
 def _decide(
-    pairs: PairArrays,
-    reasons: NDArray[np.uint8],
-    joined: NDArray[np.bool_],
-    users: NDArray[np.bool_],
-    roots: NDArray[np.int32],
+    pairs: PairArrays, reasons: NDArray[np.uint8], joined: NDArray[np.bool_], roots: NDArray[np.int32]
 ) -> NDArray[np.uint8]:
     """The decision on each pair. `reasons` is completed in place."""
-    refused = reasons != 0
-    conflict = ~refused & ~joined
+    apart = np.isin(reasons, (*KEPT_APART, Reason.TWO_USERS))
+    last = joined & marked(pairs.anonymous[reasons == Reason.LATER_USER], len(roots))[pairs.anonymous]
+    refused = (reasons != 0) & ~apart
+    conflict = (reasons == 0) & ~joined
     shared = marked(pairs.anonymous[conflict], len(roots))
     first = joined & shared[pairs.anonymous]
     survivors = marked(roots[pairs.user[(pairs.kinds & SETTLED) != 0]], len(roots))
-    apart = conflict & survivors[roots[pairs.anonymous]] & survivors[roots[pairs.user]]
+    settled_apart = conflict & survivors[roots[pairs.anonymous]] & survivors[roots[pairs.user]]
     kinds = pairs.kinds
     reasons[joined & (kinds == ROW)] = Reason.SAME_ROW
     reasons[joined & (kinds != ROW)] = Reason.STATED
@@ -170,22 +199,35 @@ def _decide(
     reasons[joined & ((kinds & SETTLED) != 0)] = Reason.SETTLED
     reasons[first] = Reason.FIRST_USER
     reasons[conflict] = Reason.OTHER_USER
-    reasons[apart] = Reason.SETTLED_APART
+    reasons[settled_apart] = Reason.SETTLED_APART
+    reasons[last] = Reason.LAST_USER
     decisions = np.full(len(pairs), Decision.MERGE, np.uint8)
     decisions[first] = Decision.FIRST_USER
     decisions[refused] = Decision.REFUSED
-    decisions[conflict] = Decision.CONFLICT
+    decisions[conflict | apart] = Decision.CONFLICT
+    decisions[last] = Decision.LAST_USER
     return decisions
 
 
 # --- clusters
 
 
+class Components(NamedTuple):
+    """By id: the number that stands for its component. And the pairs of records that join two users, or would."""
+
+    roots: NDArray[np.int32]
+    joining: NDArray[np.int64]
+
+
 def components(
-    pairs: PairArrays, open_: NDArray[np.bool_], users: NDArray[np.bool_], earliest: NDArray[np.int64]
-) -> NDArray[np.int32]:
-    """By id: the number that stands for its component. Only the pairs in `open_` join. `earliest` is each id's first
-    event.
+    pairs: PairArrays,
+    open_: NDArray[np.bool_],
+    users: NDArray[np.bool_],
+    earliest: NDArray[np.int64],
+    *,
+    apart: bool = False,
+) -> Components:
+    """Join ids by the pairs in `open_`. `earliest` is each id's first event. `apart`: no record joins two users.
 
     Ids that earlier plans merged are one person. Then the operator's pairs join, then all others in the order of their
     first rows, by the rule of their kind (docs/use/people-and-groups.md). No pair joins two persons of earlier plans,
@@ -198,12 +240,12 @@ def components(
     parent = np.arange(len(users), dtype=np.int32)
     easy = taken & _easy(pairs, taken, users, survivors)
     _to_the_first(pairs, easy, parent)
-    forest = _Forest(parent, users, survivors)
+    forest = _Forest(parent, users, survivors, apart=apart)
     if ((pairs.kinds & SERVICE) != 0).any():
         forest.remember(earliest, pairs.user[easy], pairs.first[easy])
     del parent
     forest.join(pairs, in_order(pairs, taken & ~easy))
-    return forest.roots()
+    return Components(forest.roots(), np.array(forest.joining, np.int64))
 
 
 def _easy(
@@ -247,19 +289,24 @@ def in_order(pairs: PairArrays, some: NDArray[np.bool_]) -> NDArray[np.int64]:
     return places[np.lexsort((pairs.first[places], rank))]
 
 
-def _one_by_one(pairs: PairArrays, places: NDArray[np.int64]) -> Iterator[tuple[int, int, int, int]]:
+def _one_by_one(pairs: PairArrays, places: NDArray[np.int64]) -> Iterator[tuple[int, int, int, int, int]]:
     for start in range(0, len(places), _AT_ONCE):
         some = places[start : start + _AT_ONCE]
         columns = (pairs.anonymous, pairs.user, pairs.kinds, pairs.first)
-        yield from zip(*(column[some].tolist() for column in columns), strict=True)
+        yield from zip(some.tolist(), *(column[some].tolist() for column in columns), strict=True)
 
 
 class _Forest:
     """Union-find over all ids. Each tree's root knows whether the tree has a user or an earlier person; if there are
     merges of the service itself, also whether the service had identified the person, and since when the person
-    exists."""
+    exists. `joining` are the pairs of records that join two users, or would without `apart`; none in an export of the
+    service itself, whose persons are kept."""
 
-    def __init__(self, parent: NDArray[np.int32], users: NDArray[np.bool_], survivors: NDArray[np.bool_]) -> None:
+    def __init__(
+        self, parent: NDArray[np.int32], users: NDArray[np.bool_], survivors: NDArray[np.bool_], *, apart: bool
+    ) -> None:
+        self.joining = array("q")
+        self._apart = apart
         self._parent = array("i", parent.tobytes())
         self._users = bytearray(users.tobytes())
         self._survivors = bytearray(survivors.tobytes())
@@ -277,14 +324,19 @@ class _Forest:
         """Join the ids of pairs in this order, by the rule of each pair's kind."""
         users, survivors, identified, since = self._users, self._survivors, self._identified, self._since
         parent, root = self._parent, self._root
-        for one, other, kinds, time in _one_by_one(pairs, places):
+        for place, one, other, kinds, time in _one_by_one(pairs, places):
             one, other = root(one), root(other)
             if kinds & SETTLED or one == other:
                 refused = False
             elif survivors[one] and survivors[other]:
                 refused = True
-            elif kinds & (NAMED | ALIAS | MERGE):
+            elif kinds & NAMED:
                 refused = False
+            elif kinds & (ALIAS | MERGE):
+                joining = bool(users[one] and users[other]) and not since
+                if joining:
+                    self.joining.append(place)
+                refused = joining and self._apart
             elif kinds & SERVICE:
                 refused = bool(identified[one]) and since[other] < time
             else:
@@ -323,6 +375,7 @@ def canonical_ids(
     users: NDArray[np.bool_],
     earliest: NDArray[np.int64],
     numbers: NDArray[np.bool_],
+    newest: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int32]:
     """By id: the canonical id of its person. `joined` marks the pairs whose two ids are one person; `numbers` are the
     ids that are a tool's numbers of persons.
@@ -330,18 +383,21 @@ def canonical_ids(
     The service refuses a chain of merges at its second link (docs/know/service.md#merges), so all links of a person go
     to one id. The first of these criteria that decides chooses it: earlier plans kept it; it is a user's id; the tool's
     records keep it and never absorb it; they never absorb it; its first event is the earliest; it sorts first. A tool's
-    number is chosen only if the person has no other id.
+    number is chosen only if the person has no other id. `newest` marks the roots of persons who keep, of their users'
+    ids, the one whose first event is the latest.
     """
     stated = joined & ((pairs.kinds & (IDENTIFY | ALIAS | SERVICE | NAMED | SETTLED)) != 0)
     absorbed = marked(pairs.anonymous[stated], len(roots))
     kept = marked(pairs.user[stated], len(roots))
     survivors = marked(pairs.user[(pairs.kinds & SETTLED) != 0], len(roots))
-    rank = np.full(len(roots), 1, np.uint8)
-    rank[kept] = 0
-    rank[absorbed] = 2
-    rank[~users] += 3
-    rank[~survivors] += 6
-    rank[numbers] += 12
+    rank = np.full(len(roots), 2, np.uint8)
+    rank[kept] = 1
+    rank[absorbed] = 3
+    if newest is not None:
+        rank[newest_users(newest, roots, users & ~numbers, earliest)] = 0
+    rank[~users] += 4
+    rank[~survivors] += 8
+    rank[numbers] += 16
     best_rank = np.full(len(roots), 255, np.uint8)
     np.minimum.at(best_rank, roots, rank)
     first = np.full(len(roots), NEVER, np.int64)

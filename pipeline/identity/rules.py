@@ -27,17 +27,20 @@ class Decision(IntEnum):
     FIRST_USER = 1
     REFUSED = 2
     CONFLICT = 3
+    LAST_USER = 4
 
 
 class Reason(IntEnum):
     """The reason of a decision; identities.parquet has the names in lower case.
 
     Merged because SAME_ROW, STATED, NAMED (by the operator), SETTLED (by an earlier plan). FIRST_USER: this user of the
-    id came first. Refused: SELF_PAIR; JUNK_ID; LONG_ID, which the service would cut; EMAIL_AS_DEVICE and
-    USER_AS_DEVICE: a tool wrote a person's id as the device's; NEVER_ALONE: the id occurs on no event without its user
-    and in no record, so there is nothing to join (a server's id that changes with every call); TOO_MANY_USERS: the id
-    of a shared machine or a placeholder; TOO_MANY_IDS: more than --max-ids-per-person. Conflict: OTHER_USER came first;
-    SETTLED_APART: earlier plans made two persons of the ids, which the service no longer merges.
+    id came first; LAST_USER: last, and the policy on shared devices is `latest`. Refused: SELF_PAIR; JUNK_ID; LONG_ID,
+    which the service would cut; EMAIL_AS_DEVICE and USER_AS_DEVICE: a tool wrote a person's id as the device's;
+    NEVER_ALONE: the id occurs on no event without its user and in no record, so there is nothing to join (a server's id
+    that changes with every call); TOO_MANY_USERS: the id of a shared machine or a placeholder; TOO_MANY_IDS: more than
+    --max-ids-per-person. Conflict: OTHER_USER came first; SETTLED_APART: earlier plans made two persons of the ids,
+    which the service no longer merges; LATER_USER and SHARED_DEVICE: the policy on shared devices is `latest` or
+    `none`; TWO_USERS: a record would join two users, and the policy on these is `none`.
     """
 
     SAME_ROW = 0
@@ -55,6 +58,10 @@ class Reason(IntEnum):
     TOO_MANY_IDS = 12
     OTHER_USER = 13
     SETTLED_APART = 14
+    LAST_USER = 15
+    LATER_USER = 16
+    SHARED_DEVICE = 17
+    TWO_USERS = 18
 
 
 class PairArrays(msgspec.Struct):

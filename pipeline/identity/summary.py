@@ -29,11 +29,21 @@ class Partners(Struct, frozen=True):
     events: int
 
 
+class SeveralUsers(Struct, frozen=True):
+    """A device that several users have, or a person whom records make of several users: an id, the number of users,
+    and some of them."""
+
+    id: str
+    users: int
+    some: list[str]
+
+
 class MergeSummary(Struct, frozen=True):
     """What merging would change. `links` are to be sent, `persons` counts the people with several ids.
 
     `largest` are the persons with the most ids, `shared` the anonymous ids with the most users, `crowded` the users
-    with the most anonymous ids.
+    with the most anonymous ids. `shared_devices` counts the ids with a user they are not merged with, `joined_users`
+    the persons whom records of the tool make of several users, whether or not a policy keeps these apart.
     """
 
     links: int = 0
@@ -43,3 +53,7 @@ class MergeSummary(Struct, frozen=True):
     largest: list[Cluster] = []
     shared: list[Partners] = []
     crowded: list[Partners] = []
+    shared_devices: int = 0
+    largest_shared: list[SeveralUsers] = []
+    joined_users: int = 0
+    largest_joined: list[SeveralUsers] = []

@@ -227,6 +227,11 @@ class PlanOptions(Checked):
         checks="one_day_ids",
         help="Note if more than this percentage of the events belong to people seen on a single day.",
     )  # fmt: skip
+    resolved: float = option(
+        0.0, "--resolved", least=0, most=100, metavar="PERCENT", shown="0",
+        checks="resolved_share",
+        help="Warn if less than this percentage of the events belong to people with a user's id, once ids are merged.",
+    )  # fmt: skip
     mixed_types: float = option(
         1.0, "--mixed-types", least=0, most=100, metavar="PERCENT", shown="1",
         checks="mixed_types numbers_as_text",
@@ -304,6 +309,17 @@ class PlanOptions(Checked):
     max_ids_per_person: int = option(
         50, "--max-ids-per-person", least=1, metavar="N", shown=True,
         help="Do not merge a user who has more anonymous ids than this.",
+    )  # fmt: skip
+    shared_devices: str = option(
+        "first", "--shared-devices", choices=("first", "latest", "none", "stop"), shown=True,
+        help="Who keeps a device that several users have: its first user, its latest one or none; or stop.",
+        job="shared_devices", job_help="who keeps a device of several users: first, latest or none; or stop",
+    )  # fmt: skip
+    joined_users: str = option(
+        "stop", "--joined-users", choices=("first", "latest", "none", "stop"), shown=True,
+        help="Records that make one person of several users: first and latest merge them, and the person keeps the id"
+        " that the records keep, or the latest user's; none keeps users apart; or stop.",
+        job="joined_users", job_help="records that make one person of several users: first, latest, none or stop",
     )  # fmt: skip
     identities: Path | str | None = option(
         None, "--identities", path="file", metavar="FILE",

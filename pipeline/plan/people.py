@@ -28,7 +28,7 @@ from pipeline.identity.event_ids import (
     HotId,
     IdActivity,
     PersonNumbers,
-    count_one_day_people,
+    count_people,
     count_without_events,
     find_activity,
     find_floats,
@@ -41,6 +41,7 @@ from pipeline.identity.identities import Identities
 from pipeline.identity.last_values import last_values_in
 from pipeline.identity.observed_pairs import EarlierLink, ObservedPairs, add_pair_file
 from pipeline.identity.persons import PersonCounts, Wanted, initial_persons
+from pipeline.identity.policies import UserPolicies
 from pipeline.identity.resolve import resolve
 from pipeline.identity.settings import choose_types, parse_policy
 from pipeline.identity.summary import MergeSummary
@@ -187,6 +188,7 @@ class PeopleBuilder:
         with resolve(
             self._observed, activity_of, self._directory.scratch,
             most=self._options.max_ids_per_person, earlier=self._inputs.earlier, per_event=self._rules.per_event,
+            policies=UserPolicies(self._options.shared_devices, self._options.joined_users),
         ) as resolved:  # fmt: skip
             merges = self._seal_identities(resolved, warnings, files)
             profiles = self._seal_profiles(resolved, files)
@@ -265,7 +267,7 @@ class PeopleBuilder:
             files["identified.bin"] = digest_file(path)
         sampled = self._promoted.pop("", 0)
         promoted = dict(sorted(self._promoted.items(), key=lambda item: (-item[1], item[0])))
-        people = count_one_day_people(self._database, identities.numbers())
+        people = count_people(self._database, identities.numbers())
         return ProfilesSeal(**counts._asdict(), **people._asdict(), looked_at=sampled, promoted=promoted)
 
     def _add_sent_ids(self) -> None:

@@ -11,6 +11,7 @@ from pipeline.text import pluralize, printable
 DECISIONS = {
     "merge": "merged",
     "first_user": "merged with the first user",
+    "last_user": "merged with the last user",
     "conflict": "not merged: conflict",
     "refused": "not merged: refused",
 }
@@ -22,6 +23,7 @@ REASONS = {
     "named": "named in the file of --identities",
     "settled": "merged by an earlier plan",
     "first_user": "the id has several users (a shared device), and this one came first",
+    "last_user": "the id has several users (a shared device), and this one came last (--shared-devices latest)",
     "self_pair": "an id paired with itself",
     "junk_id": "one of the ids is a placeholder such as null or anonymous, or a number that was rounded",
     "long_id": "one of the ids is longer than the service stores",
@@ -32,7 +34,21 @@ REASONS = {
     "too_many_users": "the id has more than {most} users: a shared machine or a placeholder",
     "too_many_ids": "the person would have more than {most} anonymous ids (--max-ids-per-person)",
     "other_user": "the id belongs to another user, who came first",
+    "later_user": "the id belongs to another user, who came last (--shared-devices latest)",
+    "shared_device": "the id has several users (a shared device), which stay apart (--shared-devices none)",
+    "two_users": "a record would make one person of two users, who stay apart (--joined-users none)",
     "settled_apart": "two persons since earlier plans, which the service no longer merges",
+}
+
+USER_POLICIES = {
+    ("shared-devices", "first"): "each is merged with its first user",
+    ("shared-devices", "latest"): "each is merged with its last user",
+    ("shared-devices", "none"): "none is merged with any of its users",
+    ("shared-devices", "stop"): "the plan stops",
+    ("joined-users", "first"): "they are merged, and keep the id that the records keep",
+    ("joined-users", "latest"): "they are merged, and keep the id whose first event is the latest",
+    ("joined-users", "none"): "they are not merged",
+    ("joined-users", "stop"): "the plan stops",
 }
 
 POLICIES = {
@@ -123,6 +139,11 @@ ADVICE = {
     " plans no merge of anonymous ids",
     "no_target": "plan again with --for us or --for eu, or with --for URL for a service of your own",
     "limit": "plan again without --limit before anything is sent",
+    "joined_users": "read the records of these ids (`where` in identities.parquet), and decide with --joined-users;"
+    " your own pairs (--identities) come before",
+    "shared_devices": "decide with --shared-devices, or give your own pairs with --identities",
+    "resolved_share": "check which columns are the user and the device, and whether the export has the rows that pair"
+    " them; --resolved PERCENT allows less",
     "group_types": "the service stores five types of groups: choose them with --group-types a,b,c",
 }
 """What to do about a check, for those whose detail is not enough."""

@@ -21,7 +21,7 @@ from pipeline.errors import UnfitExport
 from pipeline.extractors.file_rules import FileRules
 from pipeline.id_hash import hash_id
 from pipeline.identity.database import Database
-from pipeline.identity.event_ids import count_one_day_people, count_without_events, find_floats, looks_like_float
+from pipeline.identity.event_ids import count_people, count_without_events, find_floats, looks_like_float
 from pipeline.identity.kinds import FLOAT as FLOAT_FLAG
 from pipeline.identity.observed_pairs import ObservedPairs
 from pipeline.models import Note, PersonUpdate
@@ -82,7 +82,7 @@ def test_ids_are_found_wherever_they_are(files: list[list[tuple[str, str | None,
         large |= {one for one in every if "e+1" in one and one[-2:] >= "16"}
         counts = find_floats(found_in.database)
         expected = (len(written), len(written & (events | profiles)), len(large))
-        count_one_day_people(found_in.database, ())
+        count_people(found_in.database, ())
         assert count_without_events(found_in.database) == len(profiles - events)
         assert (counts[:3] if counts else (0, 0, 0)) == expected
         with Database(Path(folder)) as database:

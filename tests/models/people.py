@@ -16,6 +16,17 @@ from tests.models.target import Target, as_text, illegal, key_as_text
 Row = Mapping[str, Any]
 
 
+class Policies(NamedTuple):
+    """Who keeps a shared device, and what becomes of users whom a record joins: first, latest or none
+    (people#several-users)."""
+
+    shared: str = "first"
+    joined: str = "first"
+
+
+FIRST = Policies()
+
+
 class Shown(NamedTuple):
     """What a row shows. `own` is the id of its event, or of its profile if it is not an event; `same` are ids of one
     person."""
@@ -26,6 +37,8 @@ class Shown(NamedTuple):
     device: tuple[str, str] | None = None
     """An anonymous id, "" if there is none, and its user."""
     same: tuple[str, ...] = ()
+    user: str = ""
+    """The user's id that it names."""
     writes: Row = MappingProxyType({})
     """Its effect on its person, as an event of the service."""
     group: tuple[str, str, Row] | None = None
@@ -43,7 +56,7 @@ def with_ids(at: str, user: object, device: object, **more: Any) -> Shown:
     an e-mail address is not a device (people#identity-resolution)."""
     known, other = usable(user), usable(device)
     pair = "" if "@" in other else other, known
-    return Shown(at, known or other, device=pair if known and known != other else None, **more)
+    return Shown(at, known or other, device=pair if known and known != other else None, user=known, **more)
 
 
 def amplitude(row: Row) -> Shown:
@@ -94,7 +107,7 @@ def kissmetrics(row: Row) -> Shown:
     """sources/kissmetrics.md: _p2 is one person with _p; a row of neither sets nothing. A null is not a value."""
     at, more = f"{row['_t']:012}", {name: value for name, value in row.items() if name[0] != "_"}
     if row.get("_p2"):
-        return Shown(at, same=(usable(row["_p2"]), usable(row["_p"])))
+        return Shown(at, same=(usable(row["_p2"]), usable(row["_p"])), user=usable(row["_p2"]))
     return Shown(at, usable(row["_p"]), bool(row.get("_n")), writes={} if row.get("_n") else {"$set": more})
 
 
@@ -104,7 +117,8 @@ def heap(row: Row) -> Shown:
         return Shown(row["time"], same=(row["to_user_id"], row["from_user_id"]))
     if "identity" in row:
         at, same = row["last_modified"], (row["identity"], row["user_id"]) if row["identity"] else ()
-        return Shown(at, row["identity"] or row["user_id"], False, same=same, writes={"$set": {"plan": row["plan"]}})
+        who, writes = row["identity"] or row["user_id"], {"$set": {"plan": row["plan"]}}
+        return Shown(at, who, False, same=same, writes=writes, user=row["identity"] or "")
     return Shown(row["time"], row["user_id"])
 
 
@@ -117,7 +131,9 @@ def openpanel(row: Row) -> Shown:
     """sources/openpanel.md; an alias is one of the tables, and so a record of two ids."""
     if "alias" in row:
         return Shown(row["created_at"], same=(row["profile_id"], row["alias"]))
-    return with_ids(row["created_at"], row["profile_id"], row["device_id"])
+    alone = row["profile_id"] == row["device_id"]  # an anonymous profile has the id of its device
+    shown = with_ids(row["created_at"], row["profile_id"], row["device_id"])
+    return shown._replace(user="") if alone else shown
 
 
 def posthog(row: Row) -> Shown:
@@ -148,6 +164,8 @@ class People(NamedTuple):
 
     profiles: dict[frozenset[str], dict[str, Any]]
     groups: dict[tuple[str, str], dict[str, Any]]
+    joined_users: bool = False
+    """Whether a record makes one person of two users, or would."""
 
 
 def survivors(rows: Iterable[Row]) -> list[Row]:
@@ -164,32 +182,74 @@ def survivors(rows: Iterable[Row]) -> list[Row]:
     return list(by_key.values())
 
 
-def joined(shown: Sequence[Shown], own_pairs: Mapping[str, str]) -> dict[str, set[str]]:
-    """Each id with all ids of its person, decided over the whole graph in the order of time (people).
+def devices_apart(shown: Sequence[Shown], own_pairs: Mapping[str, str], policies: Policies) -> list[Shown]:
+    """The rows, without the pairs of shared devices that the policy does not merge (people#several-users). Users whom a
+    record joins are one person."""
+    seen: dict[str, list[Shown]] = {}
+    named = {one.user for one in shown if one.user} | {*own_pairs.values()}
+    for one in sorted(shown, key=lambda one: one.at):
+        if one.device and one.device[0] not in named and own_pairs.get(one.device[0]) != one.device[1]:
+            seen.setdefault(one.device[0], []).append(one)
+    records = {one.same[::-1]: one.at for one in sorted(shown, key=lambda one: one.at) if len(one.same) == 2}
+    last = {one.device: max(one.at, records.get(one.device or ("", ""), "")) for rows in seen.values() for one in rows}
+    several = {
+        device: sorted(rows, key=lambda one: last[one.device])
+        for device, rows in seen.items() if device and len({one.device for one in rows}) > 1
+    }  # fmt: skip
+    pairs = {row.device for rows in several.values() for row in rows} - {*records}
+    of = joined([one._replace(device=None) if one.device in pairs else one for one in shown], own_pairs, policies)[0]
+    out = set[tuple[str, str] | None]()
+    for rows in several.values():
+        whose = [frozenset(of.get(user, {user})) for _, user in (one.device for one in rows if one.device)]
+        kept = whose[-1] if policies.shared == "latest" or len({*whose}) == 1 else None
+        out |= {one.device for one, who in zip(rows, whose, strict=True) if who != kept} - {*records}
+    return [one._replace(device=None) if one.device in out else one for one in shown]
+
+
+def joined(
+    shown: Sequence[Shown], own_pairs: Mapping[str, str], policies: Policies
+) -> tuple[dict[str, set[str]], bool]:
+    """Each id with all ids of its person, decided over the whole graph in the order of time (people); and whether a
+    record would make one person of two users.
 
     A device belongs to the user that it is first seen with, unless a pair of one's own says otherwise: a pair never
-    joins two users. What a record of the tool names is one person, users too.
+    joins two users. What a record of the tool names is one person, users too, unless they are to be kept apart. A row
+    and a record of the same two ids are one pair, dated by the first of them.
     """
-    users, service = {one.device[1] for one in shown if one.device} | {*own_pairs.values()}, Target()
+    users, service, two = {one.user for one in shown if one.user} | {*own_pairs.values()}, Target(), False
     ordered = sorted(shown, key=lambda one: one.at)
     for one in ordered:  # what the service itself refused stays refused: its own rules decide over its own events
         service.take(one.event or {"event": ""})
     of: dict[str, set[str]] = {}
     pairs = [(link, False) for link in own_pairs.items()] + [(ids, False) for ids in service.persons()]
-    for link, guarded in [*pairs, *((one.device or one.same, bool(one.device)) for one in ordered)]:
+    decided = [link for link, _ in pairs]
+    records = {one.same for one in shown}
+    rows = ((one.device or one.same, bool(one.device) and (one.device or ())[::-1] not in records) for one in ordered)
+    for link, guarded in [*pairs, *rows]:
         sides = [of.get(name, {name}) for name in link]
         together = set[str]().union(*sides)
-        if all(link) and not (guarded and all(users & side for side in sides) and sides[0] != sides[1]):
-            of |= dict.fromkeys(together, together)
-    return of
+        both = len(sides) == 2 and sides[0] != sides[1] and all(users & side for side in sides)
+        if not all(link) or (guarded and both):
+            continue
+        if both and not guarded and link not in decided:
+            two = True
+            if policies.joined == "none":
+                continue
+        of |= dict.fromkeys(together, together)
+    return of, two
 
 
 def people(
-    tool: str, rows: Sequence[Row], own_pairs: Mapping[str, str] | None = None, promoted: Collection[str] = ()
+    tool: str,
+    rows: Sequence[Row],
+    own_pairs: Mapping[str, str] | None = None,
+    promoted: Collection[str] = (),
+    policies: Policies = FIRST,
 ) -> People:
     """What the target must have after these rows; `promoted` are properties whose final values it keeps."""
     shown = [TOOLS[tool](row) for row in survivors(rows)]
-    of = joined(shown, own_pairs or {})
+    paired = shown if policies.shared == "first" else devices_apart(shown, own_pairs or {}, policies)
+    of, two = joined(paired, own_pairs or {}, policies)
     sent = {one.own for one in shown if one.own and one.is_event}
     history, own, groups = Target(promoted=promoted), Target(), dict[tuple[str, str], dict[str, Any]]()
     first: dict[str, dict[str, Any]] = {}
@@ -214,7 +274,7 @@ def people(
         # If a person has no event, only the profile is sent, under an id that no document names.
         if ids & sent or (len(ids) == 1 and values(held.properties)):
             persons[ids & sent or ids] = values(held.properties)
-    return People(persons, groups)
+    return People(persons, groups, two)
 
 
 def values(properties: Row) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pipeline.identity.event_ids import find_activity
 from pipeline.identity.kinds import KINDS, NEVER
 from pipeline.identity.numbering import hashes
 from pipeline.identity.observed_pairs import NAMED, EarlierLink, ObservedPair, ObservedPairs, add_pair_file
+from pipeline.identity.policies import FIRST_USERS, UserPolicies
 from pipeline.identity.resolve import resolve
 from pipeline.identity.summary import MergeSummary
 from pipeline.plan.window_index import SIGHTING
@@ -93,6 +94,7 @@ def resolved(
     earlier: Iterable[EarlierLink] = (),
     named: Path | None = None,
     as_of: int = AS_OF,
+    policies: UserPolicies = FIRST_USERS,
 ) -> Resolved:
     """The identities of these pairs, block by block. Without `events`, each id has one at 50 µs."""
     ids = sorted({one for block in blocks for seen in block for one in seen[:2]})
@@ -121,7 +123,7 @@ def resolved(
             )
         look = [keys[: len(keys) // 2], keys[len(keys) // 2 :]]
         events_say = partial(find_activity, chunks=look)
-        with resolve(observed, events_say, place, most=most, earlier=earlier) as found:
+        with resolve(observed, events_say, place, most=most, earlier=earlier, policies=policies) as found:
             found.write(place / "identities.parquet", [f"part-{number}" for number in range(len(blocks))], "named.csv")
             known = frozenset(found.identified().tolist())
             return Resolved(

@@ -1,13 +1,67 @@
-"""Group types beyond the service's limit, and people who never return."""
+"""Users who share a device or become one person, events of nobody known, group types, and people who never return."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pipeline.identity.settings import MAX_TYPES
+from pipeline.identity.summary import SeveralUsers
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of, stated
-from pipeline.text import pluralize
+from pipeline.text import pluralize, printable
 
 _LEAST_DAYS, _LEAST_PEOPLE = 28, 50
+_SHOWN, _ID_CHARACTERS = 3, 80
+
+
+@check("joined_users", "stop")
+def users_who_become_one_person(facts: PlanFacts) -> Finding | None:
+    """Records of the tool make one person of several users, and nobody has decided whether they are."""
+    identities = facts.people.identities
+    return None if facts.options.joined_users != "stop" else _undecided(
+        f"{pluralize(identities.joined_users, 'person')} would be made of several users, because records of the tool"
+        " join them",
+        identities.joined_users, identities.largest_joined, "--joined-users",
+        "--joined-users first or latest merges them for good, and none keeps them apart",
+    )  # fmt: skip
+
+
+@check("shared_devices", "stop")
+def devices_of_several_users(facts: PlanFacts) -> Finding | None:
+    """Devices have several users, and --shared-devices stops at them."""
+    identities = facts.people.identities
+    return None if facts.options.shared_devices != "stop" else _undecided(
+        f"{pluralize(identities.shared_devices, 'device')} of several users",
+        identities.shared_devices, identities.largest_shared, "--shared-devices",
+        "--shared-devices first or latest merges each with one of its users for good, and none keeps it apart",
+    )  # fmt: skip
+
+
+def _undecided(sentence: str, count: int, largest: Sequence[SeveralUsers], option: str, choices: str) -> Finding | None:
+    """A finding about ids of several users, with the largest, their users, and the option that decides."""
+    found = []
+    for one in largest:
+        some = ", ".join(printable(user, _ID_CHARACTERS) for user in one.some)
+        more = f", and {one.users - len(one.some):,} more" if one.users > len(one.some) else ""
+        found.append(f"{printable(one.id, _ID_CHARACTERS)} has {pluralize(one.users, 'user')} ({some}{more})")
+    left = f"; and {count - _SHOWN:,} more" if count > _SHOWN else ""
+    return stated(f"{sentence}: {'; '.join(found[:_SHOWN])}{left}. {choices}", count, found, options=[option, "first"])
+
+
+@check("resolved_share", "warning")
+def too_few_resolved(facts: PlanFacts) -> Finding | None:
+    """Fewer events than --resolved asks for belong to people with a user's id, once ids are merged."""
+    profiles, least = facts.people.profiles, facts.thresholds.resolved
+    events = profiles.anonymous_events + profiles.identified_events
+    unknown = events - profiles.resolved_events
+    if profiles.resolved_events * 100 >= least * events:
+        return None
+    return stated(
+        f"{profiles.resolved_events:,} of {pluralize(events, 'row')} ({profiles.resolved_events / events:.1%}) belong"
+        f" to people with a user's id, once ids are merged; --resolved asks for {least:g}%. {unknown:,} belong to"
+        " people who are known by devices only",
+        unknown,
+    )
 
 
 @check("group_types", "stop")

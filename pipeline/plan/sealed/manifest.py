@@ -139,6 +139,7 @@ class ProfilesSeal(msgspec.Struct, frozen=True):
     """Ids that occur on events, with and without identity, and their events, copies included. `one_day_ids` counts ids
     without identity that have events on a single UTC day, `one_day_events` their events. `people` counts all merged ids
     as one; `one_day_people` of them have events on a single UTC day, `one_day_people_events` counts these events.
+    `resolved_events` are the events of people with a user's id.
     People `without_events` have a profile update or a merge that is sent, but no event.
 
     The service copies some event properties to persons by itself. `looked_at` events were sampled for them;
@@ -158,6 +159,7 @@ class ProfilesSeal(msgspec.Struct, frozen=True):
     one_day_people: int = 0
     one_day_people_events: int = 0
     without_events: int = 0
+    resolved_events: int = 0
 
     def persons(self, mode: str) -> int:
         """The number of persons once everything is sent to an empty target. With the mode `identified` (--persons), an

@@ -45,7 +45,7 @@ MOST_PERSONS = 3
 STATES = {"": "not sent", "begun": "in doubt", "settled": "accepted", "refused": "refused", "waiting": "waiting"}
 """What the states of the ledger mean for an event."""
 SENT_FIRST = "code NULLS FIRST, ordinal, part, row, position"
-_JOINED = ("merge", "first_user")
+_JOINED = ("merge", "first_user", "last_user")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _FACTS = """
 SELECT {columns}, count(*) OVER (PARTITION BY {by}) AS alike
@@ -63,7 +63,7 @@ _PAIRS = """
 SELECT decision, reason, anonymous_id, user_id, events, "where", epoch_us(first_seen), epoch_us(last_seen)
 FROM read_parquet({file}) WHERE list_contains($1, anonymous_id) OR list_contains($1, user_id)
     OR list_contains($2, "where")
-ORDER BY decision IN ('merge', 'first_user') DESC, decision, reason, anonymous_id, user_id LIMIT $3
+ORDER BY decision IN ('merge', 'first_user', 'last_user') DESC, decision, reason, anonymous_id, user_id LIMIT $3
 """
 _OF_PART = """
 SELECT count(*) FILTER (sent), count(*) FILTER (NOT sent) FROM (

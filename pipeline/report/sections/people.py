@@ -8,11 +8,12 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from pipeline.identity.summary import SeveralUsers
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import Report, code_counts, not_merged
 from pipeline.report.registry import Values, on_page, on_terminal
 from pipeline.report.terminal.tables import bounded
-from pipeline.report.wording import DECISIONS, decided_because, policy_meaning
+from pipeline.report.wording import DECISIONS, USER_POLICIES, decided_because, policy_meaning
 from pipeline.text import are, pluralize, printable, were
 
 MOST_ON_TERMINAL = 5
@@ -44,6 +45,22 @@ def decisions(plan: Plan) -> list[tuple[str, int, str]]:
     return [
         (DECISIONS.get(count.decision, count.decision), count.pairs, decided_because(count.reason, plan))
         for count in counts
+    ]
+
+
+def several_users(plan: Plan) -> list[tuple[str, int, str, list[SeveralUsers]]]:
+    """Devices of several users, and users whom records make one person: (title, count, the policy, the largest)."""
+    found, options = plan.people.identities, plan.options
+    tables = (
+        ("Devices of several users", found.shared_devices, "shared-devices", options.shared_devices,
+         found.largest_shared),
+        ("Users who are one person by records of the tool", found.joined_users, "joined-users", options.joined_users,
+         found.largest_joined),
+    )  # fmt: skip
+    return [
+        (title, count, f"--{option} {policy}: {USER_POLICIES[option, policy]}", largest[:MOST_ON_PAGE])
+        for title, count, option, policy, largest in tables
+        if count
     ]
 
 
@@ -205,6 +222,7 @@ def people(report: Report) -> Values:
         "largest": summary.identities.largest[:MOST_ON_PAGE],
         "largest_left": summary.identities.persons - min(MOST_ON_PAGE, len(summary.identities.largest)),
         "most": MOST_ON_PAGE,
+        "several_users": several_users(plan),
         "partners": [(title, unit, rows[:MOST_ON_PAGE]) for title, unit, rows in (shared, crowded)],
         "pairs": [(pair, DECISIONS.get(pair.decision, pair.decision)) for pair in report.pairs],
         "groups": groups_sentence(plan) if summary.groups.groups or summary.groups.types else "",
