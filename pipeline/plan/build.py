@@ -50,6 +50,7 @@ from pipeline.timestamps import format_utc
 from pipeline.transform.block import observe_promoted
 from pipeline.transform.staged import make_folders
 from pipeline.transform.tasks import SEALING_LIBRARIES
+from pipeline.validator.codes import UNCONVERTED
 
 
 def build(
@@ -296,6 +297,8 @@ class _PlanBuilder:
         zone = judge_zone(source.zone, options.zones)
         coverage, references = self.coverage()
         drift, drift_facts, self.files["drift.jsonl"] = examine(source.sample, self.directory.drift)
+        codes = [code for code in source.warnings if code.startswith(UNCONVERTED)]
+        unconverted = {code: (source.warnings.pop(code), source.examples.pop(code)) for code in codes}
         findings = run_checks(
             PlanFacts(
                 rows=rows,
@@ -319,6 +322,7 @@ class _PlanBuilder:
                 coverage=coverage,
                 drift=drift_facts,
                 unsafe=source.unsafe,
+                unconverted={code: one for code, one in unconverted.items() if one[0]},
                 row_at=self.source_examples.row_at,
                 copies={
                     part.path: CopiedRows(self.duplicates.copies[number], part.mapped)

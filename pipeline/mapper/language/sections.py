@@ -39,7 +39,7 @@ from pipeline.models import OwnCode
 
 FORMAT = "backcast.mapping/1"
 UNITS = ("iso", "format", "s", "ms", "us", "ns", "auto")
-TYPES = ("number", "text", "boolean", "json", "list", "comma_number")
+TYPES = ("number", "integer", "text", "boolean", "json", "list", "comma_number")
 
 
 class Recognise(Keys):
@@ -216,6 +216,19 @@ class Changes(Keys):
     fill: Map[str, Call] = entry(VALUE_TABLE, "name: value, used only if the row has no such property", dict)
 
 
+class PropertyType(Keys):
+    """The type that a property is sent with."""
+
+    kind: str = entry(Choice(TYPES), "the type; a value that has it already stays as it is written", name="as")
+    otherwise: str = entry(
+        Choice(("keep", "null", "reject", "stop")),
+        "what becomes of a value that cannot be converted: keep sends it as it is, with a warning (default); null sends"
+        " null, with a warning; reject rejects the row; stop keeps it, and the plan is not ready",
+        "keep",
+        name="else",
+    )
+
+
 class Properties(Changes):
     open: Call | None = entry(VALUE, "the object with the properties; if left out, the row itself", None)
     rest: str = entry(
@@ -225,8 +238,10 @@ class Properties(Changes):
         " only those that `rename` and `fill` name, next to what `set`, `spread` and `groups` set",
         "",
     )
-    types: Map[str, str] = entry(
-        TableOf(Choice(TYPES)), "property: type; what cannot be converted stays, with a warning", dict
+    types: Map[str, PropertyType] = entry(
+        TableOf(section("type", PropertyType, short="as")),
+        "property, by the name with which it is sent: type; what cannot be converted stays, with a warning",
+        dict,
     )
     hash: Map[str, str] = entry(TEXTS, "property: name of a keyed hash that replaces it (BACKCAST_HASH_KEY)", dict)
     blank: tuple[Blank, ...] = entry(ListOf(section("blank", Blank)), "texts that mean no value", ())
