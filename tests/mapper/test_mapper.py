@@ -78,7 +78,7 @@ PROPERTIES: dict[str, tuple[str, str, dict[str, str], list[str]]] = {
         {"a": "12", "b": "null", "c": "90071992547409931", "d": "1e3"}, ["nulled_value", "bad_value"],
     ),
     "what has its type stays as it is written": (
-        DROP + "  types: {a: {as: number, else: null}, b: list, c: {as: json, else: null}, d: {as: text, else: null}}\n",
+        DROP + "  types: {a: {as: number, else: null}, b: list, c: {as: json, else: null}, d: text}\n",
         '"a":1.10,"b":[ 1.10, 2],"c":{ "x":1 },"d":"\\u00e9"',
         {"a": "1.10", "b": "[ 1.10, 2]", "c": '{ "x":1 }', "d": '"\\u00e9"'}, [],
     ),
@@ -112,7 +112,8 @@ def test_properties(name: str) -> None:
         ("skip: [{when: {is: 'true', of: test}, code: test_row}]\n", ',"test":false', "Bought"),
         (EVENTS, "", "purchase"),
         (
-            "properties: {types: {a: {as: number, else: reject}}}\n", ',"a":"x"',
+            "properties: {types: {a: {as: number, else: reject}}}\n",
+            ',"a":"x"',
             RejectReason("bad_value", "a: not a number: 'x'"),
         ),
     ],

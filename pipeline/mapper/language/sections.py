@@ -35,11 +35,11 @@ from pipeline.mapper.language.kinds import (
 )
 from pipeline.mapper.language.kinds import Call as Call
 from pipeline.mapper.language.kinds import Place as Place
+from pipeline.mapper.language.types_section import PropertyType
 from pipeline.models import OwnCode
 
 FORMAT = "backcast.mapping/1"
 UNITS = ("iso", "format", "s", "ms", "us", "ns", "auto")
-TYPES = ("number", "integer", "text", "boolean", "json", "list", "comma_number")
 
 
 class Recognise(Keys):
@@ -214,19 +214,6 @@ class Changes(Keys):
         dict,
     )
     fill: Map[str, Call] = entry(VALUE_TABLE, "name: value, used only if the row has no such property", dict)
-
-
-class PropertyType(Keys):
-    """The type that a property is sent with."""
-
-    kind: str = entry(Choice(TYPES), "the type; a value that has it already stays as it is written", name="as")
-    otherwise: str = entry(
-        Choice(("keep", "null", "reject", "stop")),
-        "what becomes of a value that cannot be converted: keep sends it as it is, with a warning (default); null sends"
-        " null, with a warning; reject rejects the row; stop keeps it, and the plan is not ready",
-        "keep",
-        name="else",
-    )
 
 
 class Properties(Changes):

@@ -22,7 +22,7 @@ from pipeline.mapper.language.kinds import (
     condition,
     value,
 )
-from pipeline.mapper.language.sections import TYPES
+from pipeline.mapper.language.types_section import TYPES
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program.builder import Builder
 from pipeline.mapper.program.expressions import Apply, Choose, Condition, Constant, Missing, Value
