@@ -27,8 +27,8 @@ PLAN = {
     ),
     "Checks": (
         "max-rejects",
-        "stop-on accept checks max-unmapped spike level gap per-second per-minute per-day repeated one-day resolved"
-        " mixed-types null-jump cut-values property-names",
+        "stop-on accept checks types max-unmapped spike level gap per-second per-minute per-day repeated one-day"
+        " resolved mixed-types null-jump cut-values property-names",
     ),
     "Limits": ("workers", "engine max-batch-events max-batch-bytes"),
     "Output": ("estimate json quiet help help-all", "rate show-values show-ids pairs report log-format"),

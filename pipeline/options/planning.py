@@ -176,6 +176,12 @@ class PlanOptions(Checked):
         help="YAML with what applies to each check: stop, warn, ignore, its limits, why it is accepted.",
         job="checks", job_help="what applies to each check of a plan, such as {spike: stop, mixed_types: ignore}",
     )  # fmt: skip
+    types: PathText | None = option(
+        None, "--types", path="file", metavar="FILE",
+        help="A tracking plan (JSON, as Segment, RudderStack, Avo or Mixpanel export it): warn of events and properties"
+        " that break it.",
+        job="types", job_help="a tracking plan as JSON, relative to the job file, with which events are compared",
+    )  # fmt: skip
     spike: float = option(
         5.0, "--spike", above=1, metavar="TIMES", shown="5",
         checks="spike spike_of_a_name",

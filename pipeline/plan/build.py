@@ -33,7 +33,7 @@ from pipeline.plan.samples.pair_sample import PairSample, choose_pairs, read_pai
 from pipeline.plan.samples.source_pairs import Shown, SourcePairs
 from pipeline.plan.sealed.digests import BackgroundDigests
 from pipeline.plan.sealed.directory import LinesWriter
-from pipeline.plan.sealed.facts import Coverage
+from pipeline.plan.sealed.facts import Coverage, TrackingSeal
 from pipeline.plan.sealed.manifest import EventCounts, PartSeal, PeopleSeal, Plan, RowCounts, order_decides, save, seal
 from pipeline.plan.settled import CODES, Settled
 from pipeline.plan.settled_events import SettledEvents
@@ -50,6 +50,7 @@ from pipeline.timestamps import format_utc
 from pipeline.transform.block import observe_promoted
 from pipeline.transform.staged import make_folders
 from pipeline.transform.tasks import SEALING_LIBRARIES
+from pipeline.validator.codes import UNCONVERTED
 
 
 def build(
@@ -272,6 +273,16 @@ class _PlanBuilder:
             self.files["source-pairs.jsonl"] = writer.close()
         return SourcePairs(sample.kinds, *shown, len(pairs))
 
+    def compare_with_tracking_plan(self) -> TrackingSeal | UnsetType:
+        """What breaks the tracking plan; UNSET if a person gave none."""
+        given = self.request.thresholds
+        if given.types is None:
+            return UNSET
+        from pipeline.plan.statistics.tracking_plan import TrackingPlan, compare
+
+        shown = Shown(given.show_values, given.show_ids)
+        return compare(TrackingPlan(given.types), self.source.sample, shown, self.source_examples.row_at)
+
     @property
     def event_bytes(self) -> int:
         """The bytes of the events to send. A replay sends few of those that were read, so its bytes are their share."""
@@ -296,6 +307,9 @@ class _PlanBuilder:
         zone = judge_zone(source.zone, options.zones)
         coverage, references = self.coverage()
         drift, drift_facts, self.files["drift.jsonl"] = examine(source.sample, self.directory.drift)
+        tracking = self.compare_with_tracking_plan()
+        codes = [code for code in source.warnings if code.startswith(UNCONVERTED)]
+        unconverted = {code: (source.warnings.pop(code), source.examples.pop(code)) for code in codes}
         findings = run_checks(
             PlanFacts(
                 rows=rows,
@@ -318,7 +332,9 @@ class _PlanBuilder:
                 open_choices={} if request.document is None else request.document.open,
                 coverage=coverage,
                 drift=drift_facts,
+                tracking=tracking,
                 unsafe=source.unsafe,
+                unconverted={code: one for code, one in unconverted.items() if one[0]},
                 row_at=self.source_examples.row_at,
                 copies={
                     part.path: CopiedRows(self.duplicates.copies[number], part.mapped)
@@ -350,6 +366,7 @@ class _PlanBuilder:
             people=people,
             coverage=UNSET if coverage is None else coverage,
             drift=drift,
+            tracking_plan=tracking,
             source_pairs=self.pairs,
             parts=parts,
             skips=sorted_counts(source.skips),

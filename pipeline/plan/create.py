@@ -144,6 +144,10 @@ def _check_options(options: PlanOptions) -> None:
     parse_policy(options.profile_policy or SealedOptions(0).profile_policy)
     if options.target:
         address_of(options.target)
+    if options.types is not None:
+        from pipeline.plan.statistics.tracking_plan import TrackingPlan
+
+        TrackingPlan(options.types)
     zones_of(options.timezone)
     as_of, since, until = (micros(getattr(options, name), name) for name in ("as_of", "since", "until"))
     if as_of is not None and as_of > _now():

@@ -53,6 +53,7 @@ def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
         **({"coverage": msgspec.to_builtins(plan.coverage)} if isinstance(plan.coverage, Coverage) else {}),
         **({"hours": msgspec.to_builtins(plan.hours)} if isinstance(plan.hours, HoursSeal) else {}),
         **({"drift": msgspec.to_builtins(plan.drift)} if isinstance(plan.drift, Drift) else {}),
+        **({"tracking_plan": msgspec.to_builtins(plan.tracking_plan)} if plan.tracking_plan else {}),
     }
 
 

@@ -114,6 +114,9 @@ ADVICE = {
     " each kind of value a name of its own. --mixed-types PERCENT allows more",
     "numbers_as_text": "make them numbers in the mapping, under `properties`, `set`: `NAME: {type: number, of: NAME}`;"
     " sums and filters leave texts out. --mixed-types PERCENT allows more",
+    "unconverted": "correct the export or convert these values in the mapping; `else: keep`, `null` or `reject` under"
+    " `types` accepts them",
+    "tracking_plan": "correct the tracking plan, or the events in the mapping; --stop-on tracking_plan requires it",
     "amounts_as_text": "if it is to be added up, make it a number in the mapping, under `properties`, `set`:"
     " `NAME: {type: number, of: NAME}`, with a decimal comma `type: comma_number`",
     "split_ids": "name the columns of these ids, and .0 is left off: --set integers=COLUMN,COLUMN, or in a mapping"

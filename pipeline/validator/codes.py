@@ -20,6 +20,10 @@ class Code(NamedTuple):
     text: str
 
 
+NULLED = "nulled_value"
+UNCONVERTED = "unconverted:"
+"""Before a property's name: the code of its values that cannot be converted and stop the plan."""
+
 _OTHERS = (
     # reading
     Code("bad_json", REJECT, "the row is not JSON"),
@@ -70,6 +74,7 @@ _OTHERS = (
     Code("empty_page", SKIP, "a page without profiles"),
     Code("left_out_profile", WARNING, "profile without an id, left out; the others of its page are sent"),
     Code("unreadable_entity", WARNING, "an entity that cannot be read: it stays an unchanged property"),
+    Code(NULLED, WARNING, "a value that cannot be converted to the type of its property, sent as null"),
     Code("name_collision", WARNING, "two properties of a row would have had the same name"),
     Code(
         "unsafe_integer",

@@ -72,6 +72,19 @@ PROPERTIES: dict[str, tuple[str, str, dict[str, str], list[str]]] = {
         DROP + "  types: {a: number, b: number, c: number}\n",
         '"a":"1.10","b":"x","c":null', {"a": "1.10", "b": '"x"', "c": "null"}, ["bad_value"],
     ),
+    "integers": (
+        DROP + "  types: {a: integer, b: {as: integer, else: null}, c: {as: integer}, d: integer}\n",
+        '"a":"12.0","b":1.5,"c":90071992547409931,"d":1e3',
+        {"a": "12", "b": "null", "c": "90071992547409931", "d": "1e3"}, ["nulled_value", "bad_value"],
+    ),
+    "what has its type stays as it is written": (
+        DROP + "  types: {a: {as: number, else: null}, b: list, c: {as: json, else: null}, d: text}\n",
+        '"a":1.10,"b":[ 1.10, 2],"c":{ "x":1 },"d":"\\u00e9"',
+        {"a": "1.10", "b": "[ 1.10, 2]", "c": '{ "x":1 }', "d": '"\\u00e9"'}, [],
+    ),
+    "what must be converted": (
+        DROP + "  types: {a: {as: number, else: stop}}\n", '"a":"x"', {"a": '"x"'}, ["unconverted:a"],
+    ),
     "what cannot be converted": (
         DROP + "  set: {out: {type: number, of: a}}\n", '"a":"x"', {"a": '"x"', "out": '"x"'}, ["bad_value"],
     ),
@@ -98,6 +111,11 @@ def test_properties(name: str) -> None:
         ("skip: [{when: {is: 'true', of: test}, code: test_row}]\n", ',"test":true', Skip("test_row")),
         ("skip: [{when: {is: 'true', of: test}, code: test_row}]\n", ',"test":false', "Bought"),
         (EVENTS, "", "purchase"),
+        (
+            "properties: {types: {a: {as: number, else: reject}}}\n",
+            ',"a":"x"',
+            RejectReason("bad_value", "a: not a number: 'x'"),
+        ),
     ],
 )
 def test_rows_are_renamed_skipped_and_rejected_by_name_or_condition(

@@ -16,7 +16,7 @@ from pipeline.values import FALSE, TRUE, BadValue, Value
 _USUAL = re.compile(rb"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
 _USUAL_TEXT = re.compile(rb'"(-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?)"')
 """Most numbers, as JSON numbers and strings: they need no further test."""
-_QUOTE = ord('"')
+_QUOTE, _BRACKET = ord('"'), ord("[")
 _COMMA_NUMBER = re.compile(r"-?(?:[0-9]+|[0-9]{1,3}(?:[.' \u00a0\u202f\u2019][0-9]{3})+)(?:,[0-9]+)?")
 PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
@@ -36,6 +36,18 @@ def as_number(value: Value) -> Value:
     if problem := unsendable(text.encode()):
         raise BadValue(problem)
     return value if type(value) is not str and not _is_text(value) else Raw(text.encode())
+
+
+def as_integer(value: Value) -> Value:
+    """A whole number as JSON writes it: without a fraction or an exponent, except for zeros that are left off."""
+    number = as_number(value)
+    digits = (values.text(number) or "").strip()
+    if digits.removeprefix("-").isdecimal():
+        return number
+    whole, _, fraction = digits.partition(".")
+    if fraction.strip("0") or not whole.removeprefix("-").isdecimal():
+        raise BadValue(f"not an integer: {digits[:60]!r}")
+    return Raw(whole.encode())
 
 
 def as_comma_number(value: Value) -> Value:
@@ -81,12 +93,15 @@ def as_json(value: Value) -> Value:
 
 
 def as_list(value: Value) -> Value:
-    """A list; a single value becomes a list of one."""
+    """A list, unchanged; a single value becomes a list of one."""
+    if type(value) is Raw and bytes(value)[0] == _BRACKET:
+        return value
     return Raw(encode(values.items(value) or []))
 
 
 CONVERT: dict[str, Callable[[Value], Value]] = {
     "number": as_number,
+    "integer": as_integer,
     "comma_number": as_comma_number,
     "text": as_text,
     "boolean": as_boolean,

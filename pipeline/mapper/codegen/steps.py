@@ -13,6 +13,7 @@ from pipeline.mapper.program import operations as program
 from pipeline.mapper.program.expressions import NamedValues, Value
 from pipeline.mapper.program.operations import Step
 from pipeline.models import Skip
+from pipeline.validator.codes import NULLED, UNCONVERTED
 
 MOST_TESTED = 8
 """Up to this many rules are tested in turn. More are halved first, so that many rules cost a row little more."""
@@ -125,10 +126,10 @@ class StepEmitter(PropertyEmitter):
                 self.set_property(name, self.value(variable), how)
             case program.ApplyOverrides():
                 self.apply_overrides()
-            case program.ConvertProperty(name, kind):
+            case program.ConvertProperty(name, kind, otherwise):
                 with self.block(f"if (v := p.get({name!r})) is not None and v != NULL:"):
                     self.line(f"try: p[{name!r}] = {self.const(conversions.CONVERT[kind])}(v)")
-                    self.line(f"except BadValue as error: w += (('bad_value', {name + ': '!r} + str(error)),)")
+                    self.line(f"except BadValue as error: {_unconverted(name, otherwise)}")
             case program.HashProperty(name, purpose):
                 hashed = self.keyed_hash(purpose)
                 self.line(f"if (v := text_of(p.get({name!r}))) is not None: p[{name!r}] = {hashed}(v)")
@@ -348,3 +349,12 @@ class StepEmitter(PropertyEmitter):
         if self._observes_groups:
             self.line("if group_updates: return [result, *(further or ()), *group_updates]")
         self.line("return result if further is None else [result, *further]")
+
+
+def _unconverted(name: str, otherwise: str) -> str:
+    """The statement for a property that cannot be converted."""
+    detail = f"{name + ': '!r} + str(error)"
+    if otherwise == "reject":
+        return f"return RejectReason('bad_value', {detail})"
+    code = {"null": NULLED, "stop": UNCONVERTED + name}.get(otherwise, "bad_value")
+    return f"w += (({code!r}, {detail}),)" + (f"; p[{name!r}] = NULL" if otherwise == "null" else "")

@@ -13,8 +13,8 @@ from pipeline.mapper.language.sections import FORMAT, MAPPING
 
 Schema = dict[str, Any]
 
-_BOOLEANS = {"yes": True, "no": False}
-"""Some editors read a plain yes or no as a boolean."""
+_PLAIN = {"yes": True, "no": False, "null": None}
+"""Some editors read a plain yes or no as a boolean, and null as no value."""
 _CHARACTER: list[Schema] = [
     {"type": "string", "minLength": 1, "maxLength": 1, "pattern": r"^[\u0001-\u0009\u000b\u000c\u000e-\u007f]$"},
     {"type": "integer", "minimum": 0, "maximum": 9},
@@ -59,7 +59,7 @@ def _table(fields: Any, required: tuple[str, ...] = ()) -> Schema:
 def _kind(kind: kinds.Kind) -> Schema:
     match kind:
         case kinds.Choice(words):
-            return {"enum": [*words, *(_BOOLEANS[word] for word in words if word in _BOOLEANS)]}
+            return {"enum": [*words, *(_PLAIN[word] for word in words if word in _PLAIN)]}
         case kinds.Character(none):
             return {"anyOf": [*([{"enum": [none]}] if none else []), *_CHARACTER]}
         case kinds.Json():

@@ -35,11 +35,11 @@ from pipeline.mapper.language.kinds import (
 )
 from pipeline.mapper.language.kinds import Call as Call
 from pipeline.mapper.language.kinds import Place as Place
+from pipeline.mapper.language.types_section import PropertyType
 from pipeline.models import OwnCode
 
 FORMAT = "backcast.mapping/1"
 UNITS = ("iso", "format", "s", "ms", "us", "ns", "auto")
-TYPES = ("number", "text", "boolean", "json", "list", "comma_number")
 
 
 class Recognise(Keys):
@@ -225,8 +225,10 @@ class Properties(Changes):
         " only those that `rename` and `fill` name, next to what `set`, `spread` and `groups` set",
         "",
     )
-    types: Map[str, str] = entry(
-        TableOf(Choice(TYPES)), "property: type; what cannot be converted stays, with a warning", dict
+    types: Map[str, PropertyType] = entry(
+        TableOf(section("type", PropertyType, short="as")),
+        "property, by the name with which it is sent: type; what cannot be converted stays, with a warning",
+        dict,
     )
     hash: Map[str, str] = entry(TEXTS, "property: name of a keyed hash that replaces it (BACKCAST_HASH_KEY)", dict)
     blank: tuple[Blank, ...] = entry(ListOf(section("blank", Blank)), "texts that mean no value", ())

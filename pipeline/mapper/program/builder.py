@@ -365,7 +365,7 @@ class Builder:
             *fills,
             *sets,
             *(program.ApplyOverrides() for _ in rules),
-            *(program.ConvertProperty(name, kind) for name, kind in properties.types.items()),
+            *(program.ConvertProperty(name, one.kind, one.otherwise) for name, one in properties.types.items()),
             *(program.HashProperty(name, self.purpose(purpose)) for name, purpose in properties.hash.items()),
             *grouped,
         ]

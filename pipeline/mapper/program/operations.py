@@ -285,10 +285,12 @@ class ApplyOverrides(Operation, frozen=True):
 
 
 class ConvertProperty(Operation, frozen=True):
-    """Convert a property; one that cannot be converted stays, with the warning `bad_value`."""
+    """Convert a property. One that cannot be converted stays, with the warning `bad_value` (`keep`), becomes null with
+    the warning `nulled_value` (`null`), rejects the row (`reject`), or stays and stops the plan (`stop`)."""
 
     name: str
     type: str
+    otherwise: str
 
 
 class HashProperty(Operation, frozen=True):

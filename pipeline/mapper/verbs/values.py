@@ -22,7 +22,7 @@ from pipeline.mapper.language.kinds import (
     condition,
     value,
 )
-from pipeline.mapper.language.sections import TYPES
+from pipeline.mapper.language.types_section import TYPES
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program.builder import Builder
 from pipeline.mapper.program.expressions import Apply, Choose, Condition, Constant, Missing, Value
@@ -136,7 +136,7 @@ def hash(build: Builder, call: Call) -> Value:
 @value(
     "type",
     "the value as another type; a value that cannot be converted stays, with the warning bad_value",
-    type=Field(Choice(TYPES), "number, comma_number (49,90 or 1.234,56), text, boolean, json or list", True),
+    type=Field(Choice(TYPES), "number, integer, comma_number (49,90 or 1.234,56), text, boolean, json or list", True),
     of=Field(VALUE, "the value", True),
     else_=Field(Choice(("warn", "keep")), "whether to warn about a value that stays; warn if left out"),
 )

@@ -25,8 +25,8 @@ from pipeline.identity.event_ids import FloatIds
 from pipeline.models import Finding, SealedOptions
 from pipeline.option_types import CheckRule
 from pipeline.options import PlanOptions
-from pipeline.plan.sealed.facts import Coverage
-from pipeline.plan.sealed.manifest import PeopleSeal, RowCounts
+from pipeline.plan.sealed.facts import Coverage, TrackingSeal
+from pipeline.plan.sealed.manifest import Example, PeopleSeal, RowCounts
 from pipeline.plan.statistics.activity import Activity
 from pipeline.plan.statistics.daily_counts import day_name
 from pipeline.plan.statistics.drift import DriftFacts
@@ -102,10 +102,12 @@ class PlanFacts:
     with the file and row of the first one in words; `rejected_bytes` of `bytes_read` are in rejected rows.
     `history` has the events to send by day, `hours` by quarter of an hour, and `paths` the files, as people see them;
     `unread` are files that are left out although their names are like those of files that are read.
+    `unconverted` counts, by their code, the values that stop the plan because they cannot be converted, with the first.
     `drift` has the properties by month, `unsafe` counts the events with large integers by event name and property, with
     the place of the first, and `row_at` gives the file and row of a place in words. `activity` shows how the events of
     each person follow each other. `copies` counts the rows that are duplicates, by the path of their file. `thresholds`
-    are the options that set limits for checks. `replay` says which events of the earlier plan a replay found again.
+    are the options that set limits for checks. `tracking` compares the events with a tracking plan. `replay` says which
+    events of the earlier plan a replay found again.
     """
 
     rows: RowCounts
@@ -128,7 +130,9 @@ class PlanFacts:
     codes: Sequence[str] = ()
     coverage: Coverage | None = None
     drift: DriftFacts = field(default_factory=DriftFacts)
+    tracking: TrackingSeal | msgspec.UnsetType = msgspec.UNSET
     unsafe: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    unconverted: Mapping[str, tuple[int, Example]] = field(default_factory=dict)
     row_at: Callable[[int], str] = str
     copies: Mapping[str, CopiedRows] = field(default_factory=dict)
     history: History = field(default_factory=History)

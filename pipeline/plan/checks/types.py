@@ -6,7 +6,7 @@ import re
 
 from pipeline.clock_offsets import month_name
 from pipeline.models import Finding
-from pipeline.plan.checks import PlanFacts, check, found_in_values
+from pipeline.plan.checks import PlanFacts, check, finding_of, found_in_values
 from pipeline.plan.statistics.drift import PropertyDrift
 from pipeline.plan.statistics.values import COMMA, NUMERIC
 from pipeline.text import pluralize, printable
@@ -76,6 +76,19 @@ def _first(facts: PlanFacts, one: PropertyDrift, others: dict[str, int]) -> str:
     if family == "text":
         place = min(place, one.place("number as text"))
     return f"{family} is in {facts.row_at(place)}"
+
+
+@check("unconverted", "stop")
+def unconverted_values(facts: PlanFacts) -> Finding | None:
+    """A property has values that cannot be converted to the type that the mapping requires (`else: stop`)."""
+    found = sorted(facts.unconverted.items(), key=lambda one: (-one[1][0], one[0]))
+    return finding_of(
+        f"{pluralize(len(found), 'property')} with values that are not of the type that the mapping requires",
+        [
+            f"{pluralize(count, 'value')}, the first in row {first.row:,} of {first.part} ({first.detail})"
+            for _, (count, first) in found
+        ],
+    )
 
 
 @check("numbers_as_text", "warning")

@@ -181,6 +181,34 @@ class Drift(msgspec.Struct, frozen=True):
     sample: SampleSize | msgspec.UnsetType = msgspec.UNSET
 
 
+class Violation(msgspec.Struct, frozen=True):
+    """A rule of a tracking plan that about `events` events of a name break: in which property ("" for the event), what
+    the rule expects, the first value that breaks it, masked, and its row in words."""
+
+    event: str
+    property: str
+    rule: str
+    expected: str
+    events: int
+    example: str
+    first: str
+
+
+class TrackingSeal(msgspec.Struct, frozen=True):
+    """How the events compare with the tracking plan of `file`, which has `planned` events. `violations` are the most
+    frequent of the `found` ones; if `Drift.sample` is set, their events are estimates. `unseen` are planned events that
+    do not occur. `not_checked` has the parts of the tracking plan that are not applied, by keyword: how many, and where
+    the first is."""
+
+    file: str = ""
+    digest: str = ""
+    planned: int = 0
+    violations: list[Violation] = []
+    found: int = 0
+    unseen: list[str] = []
+    not_checked: dict[str, str] = {}
+
+
 class LargePerson(msgspec.Struct, frozen=True):
     """A person of the sample with many events: one of its ids, its events, and the stratum that only this person
     shows."""

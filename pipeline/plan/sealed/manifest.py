@@ -19,7 +19,7 @@ from pipeline.options import Limits
 from pipeline.plan.samples.source_pairs import SourcePairs
 from pipeline.plan.sealed.commit import finish_commit
 from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.sealed.facts import Canary, Coverage, Drift, HoursSeal, MonthEvidence, PluginSeal
+from pipeline.plan.sealed.facts import Canary, Coverage, Drift, HoursSeal, MonthEvidence, PluginSeal, TrackingSeal
 from pipeline.text import pluralize
 
 FORMAT = "backcast.plan/2"
@@ -222,8 +222,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     `digest` covers its content, and is the same for any engine, number of workers and processor; `seal` also covers the
     digests of all `files`. `requests` is `requests.store.digest_of_requests`. `plugins` are what it used from installed
     packages, absent if it used none. A plan without a mapping file has no `coverage` and no `source_pairs`.
-    `replays` is set only with `--replay`; `canary`, the sample in the first requests, is set unless nothing is sent or
-    it was turned off.
+    `replays` is set only with `--replay`, `tracking_plan` only with `--types`; `canary`, the sample in the first
+    requests, is set unless nothing is sent or it was turned off.
     """
 
     format: str = FORMAT
@@ -260,6 +260,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     coverage: Coverage | msgspec.UnsetType = msgspec.UNSET
     hours: HoursSeal | msgspec.UnsetType = msgspec.UNSET
     drift: Drift | msgspec.UnsetType = msgspec.UNSET
+    tracking_plan: TrackingSeal | msgspec.UnsetType = msgspec.UNSET
     source_pairs: SourcePairs | msgspec.UnsetType = msgspec.UNSET
     replays: ReplayedPlan | msgspec.UnsetType = msgspec.UNSET
     canary: Canary | msgspec.UnsetType = msgspec.UNSET

@@ -152,6 +152,7 @@ _CHAPTERS = {
     "Properties over time": (
         "sampled", "mixed_types", "numbers_as_text", "amounts_as_text", "null_rate", "cut_values", "property_names",
     ),
+    "Tracking plan": ("tracking_plan", "tracking_plan_not_checked"),
     "Events by month": (
         "renamed_event", "similar_names", "empty_days", "empty_days_of_a_name", "spike", "spike_of_a_name", "level",
         "level_of_a_name",

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.plan.samples.source_pairs import SourcePair, SourcePairs
-from pipeline.plan.sealed.facts import Coverage, Drift, EventCoverage, FieldCoverage, PropertySummary
+from pipeline.plan.sealed.facts import Coverage, Drift, EventCoverage, FieldCoverage, PropertySummary, TrackingSeal
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page, on_terminal
@@ -147,3 +147,13 @@ def drift(report: Report) -> Values:
         "more": found.examined - len(shown),
         "characters": MOST_CHARACTERS,
     }
+
+
+@on_page(87, "tracking_plan")
+def tracking_plan(report: Report) -> Values:
+    """What breaks the tracking plan, the most frequent first, and what of it is not checked or does not occur."""
+    found = report.plan.tracking_plan
+    if not isinstance(found, TrackingSeal):
+        return None
+    shown = found.violations[:MOST_ON_PAGE]
+    return {"found": found, "shown": shown, "more": found.found - len(shown), "characters": MOST_CHARACTERS}
