@@ -53,7 +53,7 @@ def planned_in_phases(
             files[path.name] = writer.close()
         phases[phase] = len(lines)
     encoder = Encoder(config.compile(config.options).tool, config.options)
-    requests = RequestPlan(config, encoder, 0, ordered=False, ids=None)  # type: ignore[arg-type]
+    requests = RequestPlan(config, encoder, 0, ordered=False, hot=())
     own = {phase: [*read_requests(place, phase)] for phase in ("identities", "events")}
     with LinesWriter(place.requests) as index:
         for phase in PHASES:
