@@ -95,6 +95,19 @@ def test_rows_in_other_files_are_the_same_events(tmp_path: Path) -> None:
         assert (found.equal, found.phases["events"].same, found.phases["events"].changed) == (True, 20, 0)
 
 
+def test_a_changed_event_differs_in_its_own_properties_alone(tmp_path: Path) -> None:
+    """Its marks differ, too, but are not among what `diff` names."""
+    rows = [{"uuid": f"0188a5eb-0000-7000-8000-{n:012x}", **row(n), "n": n} for n in range(3)]
+    rows = [one | {"distinct_id": one.pop("id"), "timestamp": one.pop("at")} for one in rows]
+    given = {"mapping": "generic", "settings": COLUMNS | {"timestamp_unit": "s"}}
+    for name, some in (("p1", rows), ("p2", [rows[2] | {"n": 9}, *rows[:2]])):
+        export = exported(tmp_path / f"of-{name}", {f"{name}.jsonl": some})
+        pipeline.plan_export(export, tmp_path / name, PlanOptions(**asked(export, **given)))
+    found = api.diff_plans(tmp_path / "p1", tmp_path / "p2", DiffOptions())
+    assert (found.phases["events"].same, found.phases["events"].changed) == (2, 1)
+    assert [one.name for one in found.properties] == ["n"]
+
+
 def test_two_imports_of_one_tool_are_told_apart_by_plan(tmp_path: Path) -> None:
     """`verify` counts both, and the queries of the undo list find the events of one plan alone, down to the file."""
     marks: dict[str, Any] = {"provenance": ("plan", "row"), "links": True}
@@ -125,7 +138,9 @@ def test_two_imports_of_one_tool_are_told_apart_by_plan(tmp_path: Path) -> None:
 def test_the_marks_of_another_import_of_the_same_events_are_no_difference(tmp_path: Path) -> None:
     """If two plans send the same uuids, the service keeps the marks of one: verify lists that, and nothing is wrong."""
     room, known = empty(), list[str]()
-    plans = [sent(planned(tmp_path / f"{files}", 20, files=files, provenance=("plan", "row")), room) for files in (2, 1)]
+    plans = [
+        sent(planned(tmp_path / f"{files}", 20, files=files, provenance=("plan", "row")), room) for files in (2, 1)
+    ]
     for found in [one.verify(fields="all") for one in plans]:
         assert found.proved
         known += [one.code for one in found.values.known]
