@@ -300,8 +300,9 @@ class SealedOptions:
 
     `zones` are (zone name, local date from which it applies or "") in order; `since`/`until` are microseconds UTC,
     half-open; `as_of` is the plan's instant, in microseconds UTC. `identities` is the sha256 of the operator's pairs.
-    `promoted_properties` is `final` or, if they are not sent, UNSET, which is not written into a plan. Plans without
-    the policies on users were made with `first`.
+    `promoted_properties` is `final` or, if they are not sent, UNSET, which is not written into a plan. `provenance` is
+    whether events carry the import's own properties, or which marks they carry in addition. Plans without the policies
+    on users were made with `first`.
     """
 
     as_of: int
@@ -311,7 +312,7 @@ class SealedOptions:
     settings: Map[str, str] = field(default_factory=dict)
     dialect: str = "contract"
     name: str = ""
-    provenance: bool = True
+    provenance: bool | tuple[str, ...] = True
     allow_recent: bool = False
     collapse_identical: bool = False
     limit: int | None = None
@@ -325,6 +326,11 @@ class SealedOptions:
     identities: str = ""
     group_types: tuple[str, ...] = ()
     promoted_properties: str | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """The marks of `--provenance`, in the order of `option_types.MARKS`."""
+        return () if isinstance(self.provenance, bool) else self.provenance
 
 
 class OwnCode(msgspec.Struct, frozen=True):

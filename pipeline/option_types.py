@@ -37,7 +37,8 @@ class Option:
     the string from the command line (the strings, for `many`) into the value and raises UsageError. `path` is what the
     path must be, "file" or "folder", and `exists` whether it must exist. `complete` is the list that a shell offers,
     one of `pipeline.cli.common.COMPLETIONS`. `shown`: help shows the default; a string says how to write it.
-    `without` says what applies if there is no default.
+    `without` says what applies if there is no default. `off` is a second flag, which makes the value False, and its
+    help.
     `checks` are the names of the checks of a plan that the option limits, separated by spaces.
     `job` is its key in a job file, `table.key` inside a table; `job_words` are how the file spells False and True.
     """
@@ -56,6 +57,7 @@ class Option:
     complete: str = ""
     shown: bool | str = False
     without: str = ""
+    off: tuple[str, str] | None = None
     checks: str = ""
     job: str = ""
     job_help: str = ""
@@ -154,6 +156,23 @@ def read_seconds(text: str) -> float:
 def read_names(text: str) -> tuple[str, ...]:
     """Names separated by commas."""
     return tuple(name.strip() for name in text.split(",")) if text else ()
+
+
+MARKS = {"plan": "import_plan", "row": "import_row"}
+"""What `--provenance` can add to every event: each mark's property."""
+
+
+def read_provenance(text: str) -> bool | tuple[str, ...]:
+    """`plan`, `row` or both, separated by commas; `none` is False. Raises UsageError."""
+    return text != "none" and marks_of(read_names(text))
+
+
+def marks_of(names: Sequence[str]) -> tuple[str, ...]:
+    """The marks with these names, each once, in the order of MARKS. Raises UsageError."""
+    for name in names or ("",):
+        if name not in MARKS:
+            raise UsageError(f"{name!r} is no mark of an import", hint="use plan, row, or plan,row")
+    return tuple(mark for mark in MARKS if mark in names)
 
 
 ENGINES = ("local", "dask", "spark")

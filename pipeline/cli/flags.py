@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,8 @@ def takes(kind: Any, name: str = "options", *, without: Collection[str] = ()) ->
         @functools.wraps(command)
         def parse(**values: Any) -> Any:
             texts = {field.name: (field, values.pop(field.name)) for field in declared}
-            return command(**values, **{name: kind(**_values(texts.values()))})
+            off = [field for field in declared if option_of(field).off and values.pop(f"no_{field.name}")]
+            return command(**values, **{name: kind(**_values(texts.values()), **_off(off, texts))})
 
         hints = typing.get_type_hints(kind)
         decorated: Command = parse
@@ -42,12 +43,21 @@ def takes(kind: Any, name: str = "options", *, without: Collection[str] = ()) ->
     return decorate
 
 
+def _off(fields: Sequence[Field[Any]], given: Mapping[str, tuple[Field[Any], Any]]) -> dict[str, bool]:
+    """False for each of these fields. Raises UsageError if one has another value, too."""
+    for field in fields:
+        if given[field.name][1] is not None:
+            flags = f"--no-{field.name} and --{field.name}"
+            raise UsageError(f"{flags} contradict each other", hint="give one of the two")
+    return dict.fromkeys((field.name for field in fields), False)
+
+
 def _values(parsed: Iterable[tuple[Field[Any], Any]]) -> dict[str, Any]:
     """The values of the flags on the command line, by name. Raises UsageError for a value that cannot be read."""
     values = {}
     for field, value in parsed:
         option = option_of(field)
-        if field.default is True:
+        if field.default is True and option.read is None:
             values[field.name] = not value
         elif value is not None and not (option.many and not value):
             try:
@@ -70,7 +80,12 @@ def _flag(field: Field[Any], hint: Any) -> Callable[[Command], Command]:
         settings["help"] = f"{option.help}  [default: {option.without or 'none'}]"
     if option.complete:
         settings["shell_complete"] = COMPLETIONS[option.complete]
-    return click.option(*option.flags, field.name, **settings)
+    flag = click.option(*option.flags, field.name, **settings)
+    if option.off is None:
+        return flag
+    name, help = option.off
+    off = click.option(name, f"no_{field.name}", is_flag=True, help=help)
+    return lambda command: off(flag(command))
 
 
 def _type(field: Field[Any], hint: Any) -> click.ParamType[Any]:

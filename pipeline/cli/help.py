@@ -15,7 +15,7 @@ COLUMN = 24
 """Characters of the column of options."""
 
 PLAN = {
-    "What you need": ("output mapping for set", "dialect name no-provenance replay as-of"),
+    "What you need": ("output mapping for set", "dialect name provenance no-provenance replay as-of"),
     "Choose rows": (
         "since until exclude-ids limit",
         "allow-recent collapse-identical allow-key-conflicts allow-ignored canary",

@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from pipeline.models import SealedOptions, UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
+from pipeline.option_types import MARKS
 from pipeline.timestamps import format_utc
 from pipeline.values import NULL
 
@@ -40,7 +41,8 @@ class Encoder:
     """Encodes the events of one plan, of `tool` and with the plan's `options`.
 
     Each event gets `$geoip_disable` unless its row sets it, its row's `$ip` or otherwise the loopback address, and the
-    provenance of the import.
+    provenance of the import. Its row's properties with the names of the plan's marks are left out: the marks follow
+    later (`pipeline.encoder.marks`).
     """
 
     def __init__(self, tool: str, options: SealedOptions) -> None:
@@ -48,12 +50,14 @@ class Encoder:
         self._all = {
             name: Raw(_encode(value)) for name, value in (_NO_GEOIP | _NO_ADDRESS | provenance(tool, options)).items()
         }
-        self._reserved = (*self._all, "distinct_id")
+        self._marks = frozenset(MARKS[mark] for mark in options.marks)
+        self._reserved = (*self._all, "distinct_id", *self._marks)
         self.tail = b"," + _encode(self._all)[1:] + b',"timestamp":"'
         beside_ip = {**self._provenance, "$geoip_disable": self._all["$geoip_disable"]}
         self.tail_beside_ip = b"," + _encode(beside_ip)[1:] + b',"timestamp":"'
         self._heads: dict[str, bytes] = {}
-        self.write_members = native.Writer(RESERVED, self.tail, self.tail_beside_ip) if AVAILABLE else None
+        names = RESERVED | self._marks
+        self.write_members = native.Writer(names, self.tail, self.tail_beside_ip) if AVAILABLE else None
 
     def encode(self, draft: UnvalidatedEvent) -> bytes:
         """The whole event. It must have a time and a uuid."""
@@ -101,6 +105,7 @@ class Encoder:
             or "analytics_source" in properties
             or "import_name" in properties
             or ("$ip" in properties and is_falsy(properties["$ip"]))
+            or (self._marks and not self._marks.isdisjoint(properties))
         ):
             return False
         start = len(text)
@@ -136,6 +141,7 @@ class Encoder:
             if before is not None and bytes(_encode(before)) != bytes(constant):
                 overwritten.append(name)
             properties[name] = constant
+        overwritten += [name for name in sorted(self._marks) if properties.pop(name, None) is not None]
         properties.setdefault("$geoip_disable", self._all["$geoip_disable"])
         if is_falsy(properties.get("$ip")):
             properties["$ip"] = self._all["$ip"]

@@ -17,7 +17,7 @@ from pipeline.errors import JobError, UsageError, WrongFile
 from pipeline.jobs.calendar import Calendar
 from pipeline.jobs.job import RULES, Job, PathTemplate
 from pipeline.mapper.language.loader import Reader, nearest
-from pipeline.option_types import Checked, Option, option_of, read_names, zones_of
+from pipeline.option_types import Checked, Option, option_of, read_names, read_provenance, zones_of
 from pipeline.options import ApplyOptions, PauseOptions, PlanOptions, VerifyOptions
 from pipeline.plan.check_rules import read_rules
 from pipeline.timestamps import HOUR
@@ -353,6 +353,13 @@ def _target(text: str) -> str:
     return text
 
 
+def _provenance(table: _Table, key: str, folder: Path) -> bool | tuple[str, ...]:
+    try:
+        return read_provenance(",".join(table.values(key, str)))
+    except UsageError as error:
+        raise table.wrong(key, error.message, error.hint) from None
+
+
 def _merges(table: _Table) -> int | None:
     """How many merges a window may send; None if they are held back."""
     if "merges" not in table or not table.is_table("merges"):
@@ -367,6 +374,7 @@ _READERS: Mapping[str, Callable[[_Table, str, Path], Any]] = {
     "earlier": lambda table, key, folder: tuple(
         one if "://" in one else str(folder / one) for one in table.values(key, _filled)
     ),
+    "provenance": _provenance,
     "settings": lambda table, key, folder: table.texts(key),
     "checks": lambda table, key, folder: table.whole(key, read_rules),
     "group_types": lambda table, key, folder: tuple(chain.from_iterable(table.values(key, read_names))),

@@ -16,6 +16,7 @@ from pipeline.option_types import (
     read_engine,
     read_instant,
     read_names,
+    read_provenance,
     read_report,
     read_seconds,
     read_settings,
@@ -283,7 +284,13 @@ class PlanOptions(Checked):
         "", "--name", metavar="TEXT", help="A name for this import, carried by every event.",
         job="name", job_help="a name for this import, carried by every event",
     )  # fmt: skip
-    provenance: bool = option(True, "--no-provenance", help="Do not add the import's own properties to the events.")
+    provenance: bool | Sequence[str] = option(
+        True, "--provenance", metavar="plan,row", read=read_provenance,
+        help="Also add to every event import_plan, a short digest of what the plan is made of, and import_row, its file"
+        " and row.", without="the tool and --name alone",
+        off=("--no-provenance", "Do not add the import's own properties to the events."),
+        job="provenance", job_help="plan, row, or a list of both: marks that every event carries; or none",
+    )  # fmt: skip
     max_batch_events: int = option(
         Limits().batch_events, "--max-batch-events", least=1, most=100_000, metavar="N", shown=True,
         help="Maximum events per request.",

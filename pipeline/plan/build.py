@@ -9,6 +9,7 @@ import importlib.metadata
 import shutil
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 
 from msgspec import UNSET, UnsetType
 
@@ -35,6 +36,7 @@ from pipeline.plan.sealed.digests import BackgroundDigests
 from pipeline.plan.sealed.directory import LinesWriter
 from pipeline.plan.sealed.facts import Coverage, TrackingSeal
 from pipeline.plan.sealed.manifest import EventCounts, PartSeal, PeopleSeal, Plan, RowCounts, order_decides, save, seal
+from pipeline.plan.sealed.unfinished import digest_of
 from pipeline.plan.settled import CODES, Settled
 from pipeline.plan.settled_events import SettledEvents
 from pipeline.plan.statistics.activity import find_activity
@@ -51,6 +53,8 @@ from pipeline.transform.block import observe_promoted
 from pipeline.transform.staged import make_folders
 from pipeline.transform.tasks import SEALING_LIBRARIES
 from pipeline.validator.codes import UNCONVERTED
+
+IMPORT_PLAN_DIGITS = 12
 
 
 def build(
@@ -128,6 +132,7 @@ class _PlanBuilder:
             self.pairs = self.source_pairs()
             self.choose_canary(self.tables, people)
             self.tables.close()
+            self.import_plan = self.digest_of_import(parts) if "plan" in self.config.options.marks else ""
             self.write_requests(people)
         self.step("done; running the checks", self.source.events, self.source.events)
         plan = seal(self.manifest(parts, people))
@@ -161,8 +166,23 @@ class _PlanBuilder:
         """Make the requests, once everything is decided."""
         ordered = order_decides(people, self.source.warnings)
         encoder = Encoder(self.mapper.tool, self.config.options)
-        plan = RequestPlan(self.config, encoder, self.events, ordered, self.hot, self.canary)
+        plan = RequestPlan(self.config, encoder, self.events, ordered, self.hot, self.canary, self.import_plan)
         write_requests(self.directory, plan, self.request.engine, self.files, self.step)
+
+    def digest_of_import(self, parts: list[PartSeal]) -> str:
+        """A short digest of what the plan is made of: the mapping, the options, the files by path and content.
+
+        The plan's own digest covers the events, so no event can carry it. The plan's instant is left out: it is the
+        clock's unless `--as-of` is given, and the same export planned again tomorrow is the same import, with the same
+        uuids.
+        """
+        request = self.request
+        files = [(part.path, part.digest, part.table) for part in parts]
+        options = replace(self.config.options, as_of=0)
+        return digest_of((
+            request.mapping.text, request.mapping.python, sorted(request.files.items()), request.plugins,
+            options, files,
+        ))[:IMPORT_PLAN_DIGITS]  # fmt: skip
 
     def choose_canary(self, tables: FactTables, people: PeopleSeal) -> None:
         """Choose the sample that can be sent before the rest, and put its lines first."""
@@ -390,5 +410,6 @@ class _PlanBuilder:
             plugins=list(request.plugins) or UNSET,
             replays=UNSET if request.replay is None else request.replay.seal,
             canary=UNSET if self.canary is None else self.canary.seal,
+            import_plan=self.import_plan or UNSET,
             notices=[*request.notices, *((n.code, n.where, n.detail) for n in request.source.notes)],
         )

@@ -28,7 +28,7 @@ from pipeline.mapper.inspection.ineffective import check_mapping
 from pipeline.mapper.program.references import required_references
 from pipeline.mapper.registry import file_rules, of_tool, shipped
 from pipeline.models import SealedOptions, Source, Step
-from pipeline.option_types import micros, zones_of
+from pipeline.option_types import marks_of, micros, zones_of
 from pipeline.options import PlanOptions
 from pipeline.plan.check_rules import with_rules
 from pipeline.plan.checks import levels_by_name, parse_limit
@@ -259,7 +259,7 @@ def _seal(options: PlanOptions, mapping: Mapping, excluded: str, instant: int) -
     defaults = SealedOptions(0)
     names = {field.name for field in fields(SealedOptions)} & {field.name for field in fields(PlanOptions)}
     as_of = micros(options.as_of, "as_of")
-    promoted = options.promoted_properties or mapping.persons.promoted
+    promoted, provenance = options.promoted_properties or mapping.persons.promoted, options.provenance
     resolved = {
         "as_of": instant if as_of is None else as_of,
         "zones": zones_of(options.timezone),
@@ -267,6 +267,7 @@ def _seal(options: PlanOptions, mapping: Mapping, excluded: str, instant: int) -
         "until": micros(options.until, "until"),
         "settings": dict(options.settings),
         "dialect": options.dialect or dialect_of(options.target),
+        "provenance": provenance if isinstance(provenance, bool) else marks_of(provenance),
         "excluded_ids": excluded,
         "person_properties": options.person_properties or mapping.persons.properties or defaults.person_properties,
         "profile_policy": options.profile_policy or mapping.persons.policy or defaults.profile_policy,

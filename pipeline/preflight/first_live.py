@@ -49,7 +49,8 @@ def find_first_live(options: PlanOptions, directory: Path, personal_key: Secret)
             " --until, run backcast preflight DIR --to TARGET, and plan again",
         )
     marks = provenance(
-        load_mapping(fspath(options.mapping)).tool, SealedOptions(0, name=options.name, provenance=options.provenance)
+        load_mapping(fspath(options.mapping)).tool,
+        SealedOptions(0, name=options.name, provenance=bool(options.provenance)),
     )
     own = having({name: value for name, value in marks.items() if isinstance(value, str)})
     with ManagementClient(options.target, personal_key) as client:

@@ -86,6 +86,7 @@ class Planned(msgspec.Struct, frozen=True):
     phases: dict[str, int]
     files: Mapping[str, str]
     accepted: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET
+    import_plan: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Phase(msgspec.Struct, frozen=True):
@@ -266,6 +267,7 @@ def planned_of(plan: Plan) -> Planned:
         {phase: plan.events.phases.get(phase, 0) for phase in PHASES},
         plan.files,
         plan.accepted or msgspec.UNSET,
+        plan.import_plan,
     )
 
 

@@ -29,7 +29,7 @@ from pipeline.plan.sealed.manifest import Plan
 from pipeline.proof.sent import IN_DOUBT, SentEvent, SentEvents, SentLine, opened_sent
 from pipeline.report.records import ProfileBefore, read_profiles_before
 from pipeline.text import pluralize
-from pipeline.verify.provenance import having, provenance_of
+from pipeline.verify.provenance import IMPORT_PLAN, IMPORT_ROW, having, marks_of
 
 FORMAT = "backcast.undo-list/1"
 README, QUERIES = "README.txt", "queries.sql"
@@ -116,8 +116,8 @@ def write_undo_list(
             counts[MERGES], counts[GROUPS], counts[PROFILES], counts[BEFORE],
             [*_ALWAYS, *(name for name in (*_OF_PHASE.values(), BEFORE) if counts[name])],
         )  # fmt: skip
-        marks = provenance_of(plan)
-        write_atomically(unfinished / QUERIES, _queries(marks).encode())
+        marks = marks_of(plan)
+        write_atomically(unfinished / QUERIES, _queries(marks, rows="row" in plan.options.marks).encode())
         write_atomically(unfinished / README, _readme(found, plan, marks).encode())
         shutil.rmtree(to, ignore_errors=True)
         os.replace(unfinished, to)
@@ -189,8 +189,9 @@ def _names(value: Raw | None) -> list[str]:
     return list(found)
 
 
-def _queries(marks: dict[str, str]) -> str:
-    """Queries that find the import at the service, for its SQL editor or query API."""
+def _queries(marks: dict[str, str], *, rows: bool) -> str:
+    """Queries that find the import at the service, for its SQL editor or query API; with `rows`, by row of the export
+    too."""
     where = having(marks)
     if not where:
         return (
@@ -198,9 +199,19 @@ def _queries(marks: dict[str, str]) -> str:
             "-- Replace the examples with uuids from uuids.txt, a few thousand at a time.\n"
             "select count() from events where uuid in ('UUID-1', 'UUID-2')\n"
         )
+    alike = "Imports of one tool without `plan --name` look alike."
+    if IMPORT_PLAN in marks:
+        alike = "An event that another plan sent again may have the mark of that plan: uuids.txt has all."
+    place = f"JSONExtractString(properties, '{IMPORT_ROW}')"
+    of_rows = (
+        "-- The events of one file of the export, each with its file and row. Put the name of a file for FILE.",
+        f"select {place} as place, event, distinct_id, timestamp, uuid from events",
+        f"where {where} and {place} like 'FILE:%' order by timestamp limit 50000;",
+        "",
+    )
     return "\n".join(
         (
-            "-- Events of this import by name and UTC day. Imports of one tool without `plan --name` look alike.",
+            f"-- Events of this import by name and UTC day. {alike}",
             f"select event, {UTC_DAY} as day, count() from events",
             f"where {where} group by event, day order by day, event limit 50000;",
             "",
@@ -211,6 +222,7 @@ def _queries(marks: dict[str, str]) -> str:
             f"select person_id, countIf({where}) as imported, countIf(not ({where})) as others from events",
             "group by person_id having imported > 0 order by others desc limit 50000;",
             "",
+            *(of_rows if rows else ()),
         )
     )
 

@@ -49,6 +49,7 @@ def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
         "warnings": dict(plan.warnings),
         "gates": msgspec.to_builtins(plan.gates),
         **code_object(plan),
+        **({"import_plan": plan.import_plan} if plan.import_plan else {}),
         **({"plugins": plan.plugins} if plan.plugins else {}),
         **({"coverage": msgspec.to_builtins(plan.coverage)} if isinstance(plan.coverage, Coverage) else {}),
         **({"hours": msgspec.to_builtins(plan.hours)} if isinstance(plan.hours, HoursSeal) else {}),

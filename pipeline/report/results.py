@@ -104,7 +104,7 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     events, `failures` all failed requests by status. The ledger has all. `transport` is "" if none was chosen;
     `warnings` are as in ApplyResult. `paused_functions` are hog functions that are off for this plan (`id`, `name`, and
     `changed` if it was changed since, so it is left as it is). `discarded` is when the events of the plan were
-    discarded, absent if they were not.
+    discarded, absent if they were not. `import_plan` is the mark of its events, absent without one.
     """
 
     format: str = "backcast.status/1"
@@ -124,6 +124,7 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     warnings: dict[str, int] = {}
     paused_functions: list[dict[str, str | bool]] = []
     discarded: str | msgspec.UnsetType = msgspec.UNSET
+    import_plan: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class CanaryResult(Canary, frozen=True, kw_only=True):
@@ -199,6 +200,7 @@ def status_result(plan: Plan, status: PlanStatus) -> StatusResult:
         warnings={one.detail: one.events for one in status.summary.warnings},
         paused_functions=[{"id": one.id, "name": one.name, "changed": one.changed} for one in status.paused],
         discarded=status.discarded or msgspec.UNSET,
+        import_plan=plan.import_plan,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pipeline.text import are, pluralize, printable, were
-from pipeline.verify.findings import PeopleCheck, RepairCounts, Verification
+from pipeline.verify.findings import PeopleCheck, PlanCounts, RepairCounts, Verification
 
 if TYPE_CHECKING:
     from pipeline.report.results import CanaryResult
@@ -113,6 +113,21 @@ def replayed(result: Verification) -> str:
     count = result.events.replayed
     words = f"{pluralize(count, 'event')} of the plan that this one replays {are(count)} there, as expected."
     return words if count else ""
+
+
+def by_plan(result: Verification) -> str:
+    """What the marks of plans say about the events at the target, in one sentence, or ""."""
+    found = result.by_plan
+    if not isinstance(found, PlanCounts):
+        return ""
+    plans = [(plan, count) for plan, count in found.others.items() if plan]
+    words = [f"{count:,} of plan {printable(plan, 20)}" for plan, count in plans[:MOST_NAMED]]
+    if more := sum(count for _, count in plans[MOST_NAMED:]):
+        words.append(f"{more:,} of {pluralize(len(plans) - MOST_NAMED, 'more plan')}")
+    if "" in found.others:
+        words.append(f"{found.others['']:,} without one")
+    own = f"{pluralize(found.events, 'event')} of this plan ({found.import_plan})"
+    return f"By import_plan: {', '.join([own, *words])}."
 
 
 def counted_people(people: PeopleCheck) -> str:

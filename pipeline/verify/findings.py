@@ -159,6 +159,15 @@ class FoundCounts(msgspec.Struct, frozen=True):
     replayed: int = 0
 
 
+class PlanCounts(msgspec.Struct, frozen=True):
+    """Events in the scope of a verification, by their property `import_plan`: how many have that of the plan, and how
+    many another one, "" for none."""
+
+    import_plan: str
+    events: int
+    others: dict[str, int]
+
+
 class RepairCounts(msgspec.Struct, frozen=True):
     """Events that were sent again because they were missing: how many, and what the service answered."""
 
@@ -181,8 +190,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     the last event was accepted when reading began, None if nothing was sent. `resolved_doubts` counts `batches`, and
     their `events`, that were sent again because no answer came (`pipeline.ledger.read_doubts`). `kept` are the kinds of
     differences that an earlier, deeper verification found and that stay; then `values` and `people` come from that one
-    (`pipeline.verify.earlier`). `repair` is what was sent again, if that was requested; then the other fields come from
-    the verification after it.
+    (`pipeline.verify.earlier`). `by_plan` is there for a plan with `--provenance plan` that is not a job's. `repair` is
+    what was sent again, if that was requested; then the other fields come from the verification after it.
     """
 
     format: str = "backcast.verify/1"
@@ -202,6 +211,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     settled: float | None = None
     resolved_doubts: dict[str, int] = {}
     kept: list[str] = []
+    by_plan: PlanCounts | msgspec.UnsetType = msgspec.UNSET
     repair: RepairCounts | msgspec.UnsetType = msgspec.UNSET
 
     @property

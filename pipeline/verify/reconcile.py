@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from pipeline.identity.database import Database
 from pipeline.ledger import BatchKey, read_doubts, state_digest
@@ -37,7 +38,7 @@ from pipeline.verify.landed import (
     landed_pages,
 )
 from pipeline.verify.people import Latest, check_people, person_differences
-from pipeline.verify.provenance import having, provenance_of
+from pipeline.verify.provenance import count_plans, having, provenance_of
 from pipeline.verify.rows import name_differences
 from pipeline.verify.session import END, Pages, Session
 from pipeline.verify.settle import settled_for
@@ -166,7 +167,7 @@ def _verify(
     return Verification(
         cells=comparison.cells(), events=FoundCounts(**comparison.counts), proved=False, differences=differences,
         extras=comparison.extras(), scope=dict(one.marks), uuids=depth.uuids, values=found.check, people=people,
-        warnings=warnings,
+        warnings=warnings, by_plan=(None if depth.among_others else count_plans(client, one.plan, where)) or UNSET,
     )  # fmt: skip
 
 

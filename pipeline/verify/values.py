@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from pipeline.identity.promotion import INITIAL, PROMOTED
+from pipeline.option_types import MARKS
 from pipeline.validator.placeholder_ids import is_person_less
 
 _SERVICE = "docs/know/service.md"
@@ -57,6 +58,9 @@ NO_PROFILE = _known(
 GROUP_NUMBER = _known(
     "group_number", "the service stores the groups of an event again as $group_0 to $group_4", "groups"
 )
+OTHER_IMPORT = _known(
+    "other_import", "the event has the marks of another import that sent it, too, or none", "what-backcast-sends"
+)
 OWN_COLUMN = _known(
     "own_column", "the per-event endpoint moves the distinct_id out of the properties", "per-event-endpoint"
 )
@@ -74,6 +78,7 @@ _GROUP_NUMBER = re.compile(r"\$group_[0-4]")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _SETS = ("$set", "$set_once")
+_MARKS = frozenset(MARKS.values())
 _ABSENT, _TRUE, _FALSE = Raw(b""), Raw(b"true"), Raw(b"false")
 
 
@@ -98,6 +103,9 @@ def compare_properties(sent: Mapping[str, Raw], landed: Mapping[str, Raw] | None
             continue
         if name in _SETS and after != _ABSENT and _is_object(after) and (before == _ABSENT or _is_object(before)):
             _compare_set(name, sent, before, after, found)
+            continue
+        if name in _MARKS:
+            _note(found, OTHER_IMPORT, name)
             continue
         code = _added(name, sent, after) if before == _ABSENT else _removed(name, sent) if after == _ABSENT else None
         code = code or (_changed(name, sent, before, after) if _ABSENT not in (before, after) else None)

@@ -26,7 +26,7 @@ def test_of_a_late_part_and_of_a_changed_one_only_what_is_new_is_sent(tmp_path: 
     """Rows that an earlier window settled are counted, wherever they are now and whatever they say; other parts are not
     read again."""
     rows = days(tmp_path, 1, 2)
-    job = write_job(tmp_path, service.url, lookback="1", until="2024-01-03")
+    job = write_job(tmp_path, service.url, lookback="1", until="2024-01-03", provenance="[row, plan]")
     run(job)
     put(tmp_path, 2, [row(2, 3), row(1, 3), row(2, 50)], "late.jsonl")
     done = run(job)

@@ -48,6 +48,8 @@ RESERVED = (
     "historical_migration",
     "analytics_source",
     "import_name",
+    "import_plan",
+    "import_row",
 )
 """Property names that mean something to the service, or to an import's provenance
 (docs/know/exports.md#mixpanel-traps, docs/know/service.md#event-fields, #ids-and-text, #persons). A source's own

@@ -15,6 +15,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from pipeline.encoder.encoded import decode_event
+from pipeline.encoder.marks import unmarked
 from pipeline.encoder.updates import SealedLink
 from pipeline.id_hash import hash_id
 from pipeline.identity.database import Database, file_at, numbers, numbers_of
@@ -102,17 +103,18 @@ class Joined:
         for side, opened in self._sides.items():
             sources[side] = (_OF_EVENTS if phase == EVENTS else _OF_UPDATES).format(side=side)
             if phase != EVENTS:
-                self._add_updates(side, opened.directory, phase)
+                self._add_updates(side, opened, phase)
         self.database.run("CREATE OR REPLACE TABLE same (id BIGINT)")
         self.database.run(_DIFFERING.format(**sources, always=self._always and phase == EVENTS))
         if phase == EVENTS:
             self.database.run(_WITH_FACTS)
 
-    def _add_updates(self, side: str, directory: Directory, phase: str) -> None:
+    def _add_updates(self, side: str, opened: Opened, phase: str) -> None:
         """Fill a table with the keys and digests of the updates of a phase."""
         columns = ", ".join(f"{name} BIGINT" for name in _COLUMNS)
         self.database.run(f"CREATE OR REPLACE TABLE updates_{side} ({columns})")
-        for request, events in read_events(directory, phase):
+        for request, sent in read_events(opened.directory, phase):
+            events = _as_mapped(sent, opened, phase)
             digests = b"".join(_key_of_update(one) + xxhash.xxh3_128_digest(one) for one in events)
             halves = np.frombuffer(digests, np.int64).reshape(-1, 4)
             found = [*halves.T, np.full(len(events), request.number), np.arange(len(events)), [*map(len, events)]]
@@ -124,14 +126,16 @@ class Joined:
 
     def pairs(self, phase: str) -> Iterator[Pairs]:
         """The differing events that both sides have, in chunks. Raises StalePlan."""
-        a, b = (EventValues(one.directory, phase, one.plan.files) for one in self._sides.values())
+        first, second = self._sides.values()
+        a, b = (EventValues(one.directory, phase, one.plan.files) for one in (first, second))
         with a, b:
             for batch in self.database.stream(_PAIRS, PAIRS_AT_ONCE):
                 columns = [numbers_of(batch, name) for name in batch.schema.names]
                 pieces = np.cumsum(columns.pop()) // BYTES_AT_ONCE
                 starts = np.flatnonzero(np.diff(pieces)) + 1
                 for some in zip(*(np.split(column, starts) for column in columns), strict=True):
-                    yield Pairs(some[0], a.at(*some[1:3]), b.at(*some[3:5]), some[5])
+                    events = _as_mapped(a.at(*some[1:3]), first, phase)
+                    yield Pairs(some[0], events, _as_mapped(b.at(*some[3:5]), second, phase), some[5])
         self.database.run("DELETE FROM differing WHERE rowid IN (SELECT id FROM same)")
 
     def leave_out(self, same: list[int]) -> None:
@@ -160,6 +164,12 @@ class Joined:
         self.database.run("CREATE TABLE parts (a BIGINT, b BIGINT)")
         self.database.insert("parts", _same_files(*(one.plan for one in self._sides.values())))
         return self.database.number(_REKEYED)
+
+
+def _as_mapped(events: list[bytes], of: Opened, phase: str) -> list[bytes]:
+    """Events without the marks of their plan, which are no content of theirs."""
+    marks = [mark for mark in of.plan.options.marks if phase == EVENTS or mark == "plan"]
+    return [unmarked(event, marks) for event in events] if marks else events
 
 
 def _hash_of_pair(pair: tuple[str, str]) -> tuple[int]:

@@ -60,6 +60,11 @@ class EventFacts(NamedTuple):
     sent: NDArray[np.bool_]
     persons: NDArray[np.uint64]
 
+    @property
+    def rows(self) -> NDArray[np.uint64]:
+        """The row of each event in its file, from 1."""
+        return values_of(self.table["row"], np.uint64)
+
     def only(self, chosen: NDArray[np.bool_]) -> EventFacts:
         """The facts of the chosen events."""
         columns = [_only(column.combine_chunks(), chosen) for column in self.table.columns]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from pipeline.batcher import batch_ranges
 from pipeline.encoder.identified_ids import IdentifiedIds
+from pipeline.encoder.marks import marked
 from pipeline.fragment import deflate
 from pipeline.options import Limits
 from pipeline.plan.requests.store import NO_LANE, PackedRequest
@@ -43,6 +44,7 @@ class PackSettings(NamedTuple):
     These are files, each None if it is not needed: `merged` has pairs of `hash_id`, an id that a merge absorbs,
     ascending, and the id that survives; `hot` has the hashes of ids with requests of their own; `identified` is the
     table of ids that get a profile; `canary` has the hashes of the ids whose events have the first requests.
+    `import_plan` and `import_rows` are the marks of the events (`pipeline.encoder.marks`).
     """
 
     directory: Path
@@ -53,6 +55,8 @@ class PackSettings(NamedTuple):
     hot: Path | None = None
     identified: Path | None = None
     canary: Path | None = None
+    import_plan: str = ""
+    import_rows: bool = False
 
 
 class StagedBlock(NamedTuple):
@@ -107,7 +111,7 @@ def pack_blocks(transformer: BlockTransformer, task: PackTask) -> PackedFile:
         for start in range(0, len(task.blocks), GROUP_BLOCKS):
             group = _Group([], [], [])
             for block in task.blocks[start : start + GROUP_BLOCKS]:
-                _add(group, canary, ids, transformer, block, settings.staged)
+                _add(group, canary, ids, transformer, block, settings)
             yield group
 
     requests, files = _write(settings, task.number, groups())
@@ -150,7 +154,7 @@ def _add(
     ids: NDArray[np.uint64] | None,
     transformer: BlockTransformer,
     block: StagedBlock,
-    staged: Path,
+    settings: PackSettings,
 ) -> None:
     """Add the events of a block, with the plan's decisions applied: events of the people with these `ids` to `canary`,
     all others to `group`."""
@@ -158,7 +162,11 @@ def _add(
 
     events = transformer.planned(block.task)
     sent, _ = transformer.apply_tables(events, block.task)
-    own = read_block_facts(staged / "facts", block, events.row_of, events.positions, sent)
+    own = read_block_facts(settings.staged / "facts", block, events.row_of, events.positions, sent)
+    if settings.import_plan or settings.import_rows:
+        path = transformer.config.parts[block.part].path
+        rows = own.rows[own.sent].tolist() if settings.import_rows else ()
+        sent = list(marked(sent, settings.import_plan, (f"{path}:{row}" for row in rows)))
     if ids is not None and (theirs := _are_among(own.persons, ids) & own.sent).any():
         flags = theirs[own.sent]
         canary.events.extend(compress(sent, flags.tolist()))

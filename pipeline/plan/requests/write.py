@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pipeline.batcher import batch_ranges
 from pipeline.encoder.event import Encoder
+from pipeline.encoder.marks import marked
 from pipeline.engines.engine import Engine
 from pipeline.fragment import deflate
 from pipeline.id_hash import hash_id
@@ -41,7 +42,8 @@ LANES = 8
 
 class RequestPlan(NamedTuple):
     """What decides how a plan's events become requests. `ordered`: the order of a person's events decides what the
-    service makes of the person. `canary` is the sample that has the first requests."""
+    service makes of the person. `canary` is the sample that has the first requests. `import_plan` is the mark of every
+    event, or ""."""
 
     config: TransformConfig
     encoder: Encoder
@@ -49,6 +51,7 @@ class RequestPlan(NamedTuple):
     ordered: bool
     hot: Sequence[HotId]
     canary: ChosenCanary | None = None
+    import_plan: str = ""
 
 
 def write_requests(directory: Directory, plan: RequestPlan, engine: Engine, files: dict[str, str], step: Step) -> None:
@@ -79,6 +82,8 @@ def _line_requests(
     with path.open("rb") as file, BytesWriter(directory.path / name) as fragments:
         for lines in _line_blocks(file, of_canary):
             events = [encode(one) for one in lines]
+            if plan.import_plan:
+                events = list(marked(events, plan.import_plan))
             for first, last in batch_ranges([len(event) for event in events], plan.config.limits):
                 text = b",".join(events[first : last + 1])
                 fragment = deflate(text)
@@ -143,7 +148,10 @@ def _settings(directory: Directory, plan: RequestPlan) -> PackSettings:
     if plan.canary is not None:
         canary = directory.scratch / "canary"
         plan.canary.ids.tofile(canary)
-    return PackSettings(directory.path, directory.staged, plan.config.limits, lanes, merged, hot, identified, canary)
+    return PackSettings(
+        directory.path, directory.staged, plan.config.limits, lanes, merged, hot, identified, canary,
+        plan.import_plan, "row" in plan.config.options.marks,
+    )  # fmt: skip
 
 
 def _merged(directory: Directory, plan: RequestPlan) -> NDArray[np.uint64]:

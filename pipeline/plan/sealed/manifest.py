@@ -223,7 +223,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     digests of all `files`. `requests` is `requests.store.digest_of_requests`. `plugins` are what it used from installed
     packages, absent if it used none. A plan without a mapping file has no `coverage` and no `source_pairs`.
     `replays` is set only with `--replay`, `tracking_plan` only with `--types`; `canary`, the sample in the first
-    requests, is set unless nothing is sent or it was turned off.
+    requests, is set unless nothing is sent or it was turned off. `import_plan` is the mark of every event with
+    `--provenance plan`: a digest of what was planned, without the plan's instant.
     """
 
     format: str = FORMAT
@@ -264,6 +265,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     source_pairs: SourcePairs | msgspec.UnsetType = msgspec.UNSET
     replays: ReplayedPlan | msgspec.UnsetType = msgspec.UNSET
     canary: Canary | msgspec.UnsetType = msgspec.UNSET
+    import_plan: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def ready(self) -> bool:
@@ -297,6 +299,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         ]
         merges = "".join(f", {other}" for other in others[:-1]) + "".join(f" and {other}" for other in others[-1:])
         return pluralize(events.phases.get("events", 0), "event") + merges if events.made else "nothing"
+
+    @property
+    def marked(self) -> str:
+        """The marks that every event carries, in words, or ""."""
+        plan = f"import_plan {self.import_plan}" if self.import_plan else ""
+        row = "import_row, its file and row" if "row" in self.options.marks else ""
+        return " and ".join(filter(None, (plan, row)))
 
     @property
     def sentence(self) -> str:

@@ -17,8 +17,10 @@ from pipeline.encoder.updates import SealedGroup, SealedLink
 from pipeline.id_hash import hash_id
 from pipeline.identity.database import Database, file_at
 from pipeline.ledger import read_batches, read_events_sent, was_ever_applied
+from pipeline.mapper.inspection.origins import BACKCAST
 from pipeline.mask import IDS, MASK, SHOWN, masked
 from pipeline.models import Reject
+from pipeline.option_types import MARKS
 from pipeline.plan.requests.query import add_ledger
 from pipeline.plan.requests.store import PackedRequest, read_events, read_requests
 from pipeline.plan.samples.examples import shown_value
@@ -326,6 +328,8 @@ class Rows:
     def _properties(self, encoded: bytes, pair: SourcePair) -> list[SentProperty]:
         """The properties as they are sent, with the rules that the pair has."""
         event, known = decode_event(encoded), {one.name: one for one in pair.properties}
+        for mark in map(MARKS.__getitem__, self._known.plan.options.marks):
+            known[mark] = SentProperty(mark, "", [], BACKCAST, 0)
         return [
             replace(known.get(name, SentProperty(name, "", [], "", 0)), value=shown_value(event, name, self._shown))
             for name in event.properties

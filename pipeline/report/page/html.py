@@ -29,6 +29,7 @@ from pipeline.report.contents import Report
 from pipeline.report.page.first_screen import first_screen
 from pipeline.report.page.sign_off import plan_in_words, sign_off
 from pipeline.report.registry import BELOW, ValuesOf, page_sections
+from pipeline.report.verification_words import by_plan
 from pipeline.text import pluralize, printable, quoted
 
 NAME_CHARACTERS = 200
@@ -177,6 +178,7 @@ def environment() -> Environment:
     engine.filters["n"] = lambda number: f"{number:,}"
     engine.filters["pluralize"] = pluralize
     engine.filters["plainly"] = plainly
+    engine.filters["by_plan"] = by_plan
     # a whole file as it is, without characters that would change the direction of the text
     engine.filters["by_line"] = lambda text: "\n".join(
         printable(line.expandtabs(4), 1_000) for line in text.splitlines()

@@ -34,6 +34,7 @@ def sign_off(report: Report) -> SignOff:
     gone = "Sent events cannot be deleted" + (", and merged identities cannot be separated." if merges else ".")
     lines = [
         ("plan", f"{plan_in_words(plan)}, in {report.name}", ""), ("digest", plan.digest, ""),
+        *([("marks", plan.marked, "on every event")] if plan.marked else ()),
         ("target", target_of(report).text, ""),
     ]  # fmt: skip
     if sent:

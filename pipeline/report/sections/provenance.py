@@ -41,7 +41,7 @@ def _option(name: str, value: object) -> str:
         return format_utc(value)
     if name == "zones" and isinstance(value, list | tuple):
         return ", ".join(f"{zone} from {since}" if since else str(zone) for zone, since in value)
-    if name == "group_types" and isinstance(value, list | tuple):
+    if name in ("group_types", "provenance") and isinstance(value, list | tuple):
         return ", ".join(value)
     if isinstance(value, Mapping):
         return ", ".join(f"{key}={setting}" for key, setting in value.items())

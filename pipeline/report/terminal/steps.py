@@ -46,6 +46,7 @@ def show_plan(console: Console, plan: Plan, status: PlanStatus, directory: str, 
         span = f", {plan.first} to {plan.last}" if plan.first else ""
         target = f", for {printable(plan.target, 300)}" if plan.target else ""
         console.print(text(f"{mapping_of(plan)}{target}{span}, times in {plan.zone}, {zone_proof(plan)}", 600))
+        _marks(console, plan)
         if not has_target(plan):
             console.print(Text(f"{NO_TARGET[0].upper()}{NO_TARGET[1:]}: {FOR_ANY}", style="yellow"))
 
@@ -216,6 +217,7 @@ def show_status(
 ) -> None:  # fmt: skip
     def found(console: Console) -> None:
         _history(console, plan, result)
+        _marks(console, plan)
         if status.discarded:
             console.print(Text(f"Its events were discarded at {status.discarded}."))
         if status.paused:
@@ -231,6 +233,11 @@ def show_status(
         ])  # fmt: skip
 
     _framed(console, plan, status, directory, found)
+
+
+def _marks(console: Console, plan: Plan) -> None:
+    if plan.marked:
+        console.print(Text(f"Every event carries {plan.marked}."))
 
 
 def _history(console: Console, plan: Plan, result: StatusResult) -> None:

@@ -10,6 +10,7 @@ from rich.text import Text
 from pipeline.plan.in_bucket import file_here
 from pipeline.report.terminal.tables import show_table, text
 from pipeline.report.verification_words import (
+    by_plan,
     copies,
     counted_people,
     depth,
@@ -57,7 +58,7 @@ def show_verification(console: Console, result: Verification, directory: str) ->
         console.print(Text(f"Every difference with its row: {file}"), soft_wrap=True)
     _depth(console, result)
     _extras(console, result)
-    for line in filter(None, (replayed(result), copies(result))):
+    for line in filter(None, (by_plan(result), replayed(result), copies(result))):
         console.print(text(line, 300))
     show_table(console, {"ingestion warning": 80, "#events": 0, "#dropped": 0, "first": 160}, [
         (one.type, one.events, one.dropped, ", ".join(place_of(example) for example in one.examples[:2]))
