@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +51,7 @@ def fetch() -> None:
 
     The folder has one file per window, as the tool gave it, and backcast-fetch.json with counts and digests. Run the
     same command again to go on after a stop, or to check the files of a complete fetch against their digests. Keys come
-    from the environment. Exit 7 if the tool counts more events than it gave.
+    from the environment. Exit 7 if the tool counts more than it gave, or does not have an event of --uuids.
     """
 
 
@@ -143,7 +145,7 @@ def _command(tool: Tool) -> click.Command:
     keys = " and ".join(tool.keys)
     hours = "." if tool.step == 86_400 else " or 2024-01-31T05:00:00Z."
 
-    without = {"project": tool.project, "count": tool.counts}
+    without = {"project": tool.project, "count": tool.counts, "extras": bool(tool.extras)}
 
     @click.option("--since", required=True, metavar="TIME", help="The first moment, as 2024-01-31" + hours)
     @click.option("--until", required=True, metavar="TIME", help="The moment after the last one.")
@@ -159,12 +161,13 @@ def _command(tool: Tool) -> click.Command:
         with Fetching(tool.title, quiet=quiet) as progress:
             found = fetch_export(tool.name, (since, until), folder, options, progress=progress, warn=common.warn)
         if not found.rows:
+            listed = " of the list" if found.missing else ""
             raise EmptyExport(
-                f"{tool.title} has no event between {found.manifest.since} and {found.manifest.until}",
+                f"{tool.title} has no event{listed} between {found.manifest.since} and {found.manifest.until}",
                 hint="check --since, --until, the region in --from, and the project or its key",
             )
         common.show(_machine(found), lambda console: _draw(console, tool, found), as_json=as_json, quiet=quiet)
-        return 7 if found.fewer else 0
+        return 7 if found.fewer or found.short or found.missing else 0
 
     return click.command(
         tool.name,
@@ -179,7 +182,8 @@ def _machine(found: FetchResult) -> dict[str, Any]:
     import msgspec
 
     manifest = {name: value for name, value in msgspec.to_builtins(found.manifest).items() if name != "left"}
-    return manifest | {"folder": str(found.folder), "rows": found.rows, "fetched": found.fetched}
+    shown = {"rows": found.rows, "fetched": found.fetched, "missing": found.missing}
+    return manifest | shown | {"folder": str(found.folder)}
 
 
 def _draw(console: Console, tool: Tool, found: FetchResult) -> None:
@@ -202,8 +206,24 @@ def _draw(console: Console, tool: Tool, found: FetchResult) -> None:
     elif found.counted == windows:
         words = f"Complete: {tool.title} counts no more events in any window."
     console.print(words, markup=False)
+    for line in _more_lines(tool, found):
+        console.print(line, markup=False)
     command = f"backcast plan {quoted(str(found.folder))} -m {manifest.tool} -o plan"
     show_step(console, NextStep("plan these files, which sends nothing:", command))
+
+
+def _more_lines(tool: Tool, found: FetchResult) -> Iterator[str]:
+    """What was fetched besides events, and what is missing from a list of events."""
+    rows: Counter[str] = Counter()
+    for page in found.manifest.pages:
+        rows[page.of.partition("=")[0]] += page.rows
+    if rows:
+        yield "Also fetched: " + ", ".join(f"{of} ({count:,})" for of, count in rows.items()) + "."
+    if found.short:
+        yield f"Incomplete: {tool.title} counts more than it gave of {', '.join(found.short)}."
+    if found.missing:
+        some = ", ".join(found.missing[:5]) + (", …" if len(found.missing) > 5 else "")
+        yield f"Not found: {len(found.missing):,} of the listed events, {some}; --json has all."
 
 
 @click.command(epilog=example("backcast survey exports/2021-*.json.gz"))

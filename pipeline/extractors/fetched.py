@@ -19,6 +19,8 @@ MANIFEST = "backcast-fetch.json"
 NEW = MANIFEST + ".new"
 """The manifest while it is being written (`pipeline.files.write_atomically`)."""
 FORMAT = "backcast.fetch/1"
+KEPT = "backcast-kept-"
+"""How the names of fetched files begin that have neither events nor profiles; a plan leaves them out, and says so."""
 _AGAIN = "run the same backcast fetch again; it continues where it stopped"
 
 
@@ -40,13 +42,32 @@ class FetchedWindow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     fewer: tuple[str, ...] = ()
 
 
-class FetchManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The manifest. `left` are the windows that are not fetched yet: a complete fetch has none left.
+class FetchedPage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One page of something other than events, `of` which the fetch has one or more pages, in their order.
 
+    A page without `rows` has no `file`. `key` is the same for pages with the same rows. `counted` is the tool's own
+    count of all rows, None if it gave none. The last page has `fewer` if that is more than the pages have.
+    """
+
+    of: str
+    rows: int
+    key: str = ""
+    file: str = ""
+    bytes: int = 0
+    digest: str = ""
+    counted: int | None = None
+    fewer: bool = False
+
+
+class FetchManifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The manifest. `left` are the windows that are not fetched yet, and `waiting` what else is not, such as people: a
+    complete fetch has none. `cursor` is how the tool is asked for the next page of the first one that waits.
+
+    `extras` are what was asked for besides events, and `uuids` is the sha256 of the events that were, "" for all.
     It records no time of day and no retries, so an interrupted fetch ends with the same bytes as an uninterrupted one.
     """
 
-    format: str = FORMAT
+    format: str
     tool: str
     host: str
     project: str
@@ -54,12 +75,21 @@ class FetchManifest(msgspec.Struct, frozen=True, kw_only=True):
     until: str
     count: bool
     window: int
-    windows: tuple[FetchedWindow, ...] = ()
-    left: tuple[tuple[str, str], ...] = ()
+    windows: tuple[FetchedWindow, ...]
+    left: tuple[tuple[str, str], ...]
+    extras: tuple[str, ...] = msgspec.field(default=(), name="with")
+    uuids: str = ""
+    pages: tuple[FetchedPage, ...] = ()
+    waiting: tuple[str, ...] = ()
+    cursor: str = ""
 
     @property
     def files(self) -> tuple[FetchedWindow, ...]:
         return tuple(one for one in self.windows if one.file)
+
+    @property
+    def all_files(self) -> tuple[FetchedWindow | FetchedPage, ...]:
+        return (*self.files, *(one for one in self.pages if one.file))
 
 
 def read_manifest(folder: str) -> FetchManifest | None:
@@ -80,22 +110,26 @@ def read_manifest(folder: str) -> FetchManifest | None:
 def describe_fetched(folder: str) -> str:
     """The manifest of a complete fetch in a few words. Raises UnreadableExport unless all its files are there."""
     manifest = read_manifest(folder)
-    if manifest is None or manifest.left:
-        missing = "" if manifest is None else f": {pluralize(len(manifest.left), 'window')} of {manifest.tool} to go"
+    if manifest is None or manifest.left or manifest.waiting:
+        windows = [pluralize(len(manifest.left), "window")] if manifest and manifest.left else []
+        missing = f": {' and '.join([*windows, *manifest.waiting])} of {manifest.tool} to go" if manifest else ""
         raise UnreadableExport(f"the fetch into {folder} is not finished{missing}", path=folder, hint=_AGAIN)
     refuse_changed(folder, manifest)
-    words = f"the manifest of a fetch from {manifest.tool}, with all of its {pluralize(len(manifest.files), 'file')}"
+    files = pluralize(len(manifest.all_files), "file")
+    words = f"the manifest of a fetch from {manifest.tool}, with all of its {files}"
     fewer = [one.since for one in manifest.windows if one.fewer]
     if fewer:
         words += f"; {manifest.tool} counts more events than it gave in {pluralize(len(fewer), 'window')}"
         words += f", the first starting {fewer[0]}"
+    if short := [one.of for one in manifest.pages if one.fewer]:
+        words += f"; {manifest.tool} counts more than it gave of {', '.join(short)}"
     return words
 
 
 def refuse_changed(folder: str, manifest: FetchManifest) -> None:
     """Raise UnreadableExport if a file of a manifest is missing, has another size or cannot be looked up."""
-    paths = [os.path.join(folder, one.file) for one in manifest.files]
-    for one, path, status in zip(manifest.files, paths, storage.statuses(paths), strict=True):
+    paths = [os.path.join(folder, one.file) for one in manifest.all_files]
+    for one, path, status in zip(manifest.all_files, paths, storage.statuses(paths), strict=True):
         if isinstance(status, OSError) and not isinstance(status, FileNotFoundError):
             raise broken(status, path) from status
         size = -1 if isinstance(status, OSError) else status.size

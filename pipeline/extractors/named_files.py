@@ -19,7 +19,7 @@ from typing import NamedTuple
 from pipeline import storage
 from pipeline.errors import UnreadableExport, UsageError
 from pipeline.extractors.containers import broken
-from pipeline.extractors.fetched import MANIFEST, NEW, describe_fetched
+from pipeline.extractors.fetched import KEPT, MANIFEST, NEW, describe_fetched
 from pipeline.extractors.plan_detection import has_plan, is_plan
 from pipeline.models import Step
 from pipeline.text import quoted
@@ -313,6 +313,8 @@ def _is_ignored(file: str, size: int, note: Note) -> bool:
     name = os.path.basename(file)
     if name in (MANIFEST, NEW):
         note("ignored_file", printable(file), describe_fetched(os.path.dirname(file)))
+    elif name.startswith(KEPT):
+        note("ignored_file", printable(file), "kept by a fetch; it has neither events nor profiles to plan")
     elif why := why_ignored(name, size):
         note("ignored_file", printable(file), why)
     else:

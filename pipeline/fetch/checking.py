@@ -81,18 +81,21 @@ def count_archived_lines(file: Path) -> int:
 
     Raises CutOff if the archive is cut off or damaged, or the last line of a file is not a JSON object.
     """
-    rows = 0
     try:
-        with zipfile.ZipFile(file) as archive:
-            for member in archive.infolist():
-                if not member.is_dir():
-                    with archive.open(member) as stream:
-                        rows += _count(lines_of(stream), member.filename)
+        return sum(_count(lines, name) for name, lines in archived(file))
     except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, zlib.error, lzma.LZMAError) as error:
         # `zipfile` raises RuntimeError for a file that is encrypted or compressed in an unknown way, and ValueError for
         # a name that cannot be read.
         raise CutOff(f"the archive is cut off or damaged ({error})") from None
-    return rows
+
+
+def archived(file: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """The files of a zip archive, with their lines."""
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            if not member.is_dir():
+                with archive.open(member) as stream:
+                    yield member.filename, lines_of(stream)
 
 
 def _count(lines: Iterable[bytes], name: str) -> int:

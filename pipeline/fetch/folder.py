@@ -16,21 +16,34 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from pipeline.errors import Busy, UnreadableExport, UsageError
-from pipeline.extractors.fetched import MANIFEST, NEW, FetchedWindow, FetchManifest, read_manifest, refuse_changed
-from pipeline.fetch.tool import DAY, Fetched, Window, seconds_of, stamp
+from pipeline.extractors.fetched import (
+    KEPT,
+    MANIFEST,
+    NEW,
+    FetchedPage,
+    FetchedWindow,
+    FetchManifest,
+    read_manifest,
+    refuse_changed,
+)
+from pipeline.fetch.tool import DAY, Fetched, Page, Window, seconds_of, stamp
 from pipeline.files import sync_folder, write_atomically
 
 _SETTINGS = {
     "tool": "tool", "host": "--from", "project": "--project", "since": "--since", "until": "--until",
-    "window": "--window", "count": "--no-count",
+    "window": "--window", "count": "--no-count", "extras": "--with", "uuids": "the list of --uuids",
 }  # fmt: skip
 _PARTIAL = ".part"
 _LABEL = r"(\d{4}-\d\d-\d\d|\d{8}T\d{6}_\d{8}T\d{6})"
 """What `_label` returns."""
+
+
+Entry = TypeVar("Entry", FetchedWindow, FetchedPage)
 
 
 class Folder:
@@ -47,7 +60,7 @@ class Folder:
     def divide(self, pieces: Sequence[Window]) -> None:
         """Replace the first remaining window with these, durably."""
         self.left[:1] = pieces
-        self._write(self.manifest.windows)
+        self._write()
 
     def commit(self, fetched: Fetched) -> None:
         """Keep what the first remaining window gave, durably; the window then counts as fetched."""
@@ -58,20 +71,45 @@ class Folder:
             fewer=tuple(fetched.fewer[:20]),
         )  # fmt: skip
         if fetched.rows:
-            partial, name = self.partial(), f"{self.manifest.tool}-{_label(window)}{fetched.suffix}"
-            with partial.open("rb") as file:
-                os.fsync(file.fileno())
-            digest, size = digest_of(partial), partial.stat().st_size
-            partial.replace(self.path / name)
-            sync_folder(self.path)
-            entry = msgspec.structs.replace(entry, file=name, bytes=size, digest=digest)
+            entry = self._named(entry, f"{self.manifest.tool}-{_label(window)}{fetched.suffix}")
         else:
             self.partial().unlink(missing_ok=True)
-        self._write((*self.manifest.windows, entry))
+        self._write(windows=(*self.manifest.windows, entry))
 
-    def _write(self, windows: tuple[FetchedWindow, ...]) -> None:
+    def commit_page(self, page: Page, *, fewer: bool) -> None:
+        """Keep the next page of the first that waits, durably. Without a cursor it is the last one."""
+        before = self.manifest
+        of, waiting = before.waiting[0], before.waiting
+        entry = FetchedPage(of=of, rows=page.rows, key=page.key, counted=page.counted, fewer=fewer)
+        if page.rows:
+            self.partial().write_bytes(page.content)
+            number = sum(one.of == of for one in before.pages)
+            label = re.sub(r"[^A-Za-z0-9]+", "-", of)
+            kept = "" if page.planned else KEPT
+            entry = self._named(entry, f"{kept}{before.tool}-{label}-p{number:05}{page.suffix}")
+        if not page.cursor:
+            waiting = (*page.more, *waiting[1:])
+        self._write(pages=(*before.pages, entry), waiting=waiting, cursor=page.cursor)
+
+    def begin_again(self) -> None:
+        """Give up all pages of the first that waits, durably."""
+        of = self.manifest.waiting[0]
+        self._write(pages=tuple(one for one in self.manifest.pages if one.of != of), cursor="")
+        _remove_unnamed(self)
+
+    def _named(self, entry: Entry, name: str) -> Entry:
+        """The partial file under its name, durably; and its entry with its name, length and digest."""
+        partial = self.partial()
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        digest, size = digest_of(partial), partial.stat().st_size
+        partial.replace(self.path / name)
+        sync_folder(self.path)
+        return msgspec.structs.replace(entry, file=name, bytes=size, digest=digest)
+
+    def _write(self, **changes: object) -> None:
         left = tuple((stamp(window.since), stamp(window.until)) for window in self.left)
-        self.manifest = msgspec.structs.replace(self.manifest, windows=windows, left=left)
+        self.manifest = msgspec.structs.replace(self.manifest, left=left, **changes)
         content = msgspec.json.format(msgspec.json.encode(self.manifest), indent=1)
         write_atomically(self.path / MANIFEST, content + b"\n")
 
@@ -100,7 +138,7 @@ def opened(path: Path, fresh: FetchManifest) -> Iterator[Folder]:
                     f"{path} contains other files, such as {others[0]}", hint="choose a new folder with --out"
                 )
             folder = Folder(path, fresh)
-            folder._write(())
+            folder._write()
         else:
             _refuse_other(path, manifest, fresh)
             refuse_changed(str(path), manifest)
@@ -115,16 +153,18 @@ def _refuse_other(path: Path, manifest: FetchManifest, fresh: FetchManifest) -> 
     for name, option in _SETTINGS.items():
         before, now = getattr(manifest, name), getattr(fresh, name)
         if before != now:
+            was, new = ((",".join(one) if isinstance(one, tuple) else one) or "none" for one in (before, now))
             raise UsageError(
-                f"{path} contains a fetch with other options: {option} was {before} and is now {now}",
+                f"{path} contains a fetch with other options: {option} was {was} and is now {new}",
                 hint="give the same options to continue it, or choose another folder with --out",
             )
 
 
 def _remove_unnamed(folder: Folder) -> None:
     """Remove what a killed fetch left behind: files of windows that the manifest does not have."""
-    named = {one.file for one in folder.manifest.files}
-    ours = re.compile(rf"{folder.manifest.tool}-{_LABEL}\.(jsonl|jsonl\.gz|zip)")
+    named = {one.file for one in folder.manifest.all_files}
+    tool = folder.manifest.tool
+    ours = re.compile(rf"{tool}-{_LABEL}\.(jsonl|jsonl\.gz|zip)|({KEPT})?{tool}-[A-Za-z0-9-]+-p[0-9]{{5,}}\.jsonl?")
     for path in folder.path.iterdir():
         if ours.fullmatch(path.name) and path.name not in named:
             path.unlink()
@@ -135,7 +175,7 @@ def _remove_unnamed(folder: Folder) -> None:
 
 def check_digests(path: Path, manifest: FetchManifest) -> None:
     """Raise UnreadableExport if a file's digest is not the one in the manifest."""
-    for one in manifest.files:
+    for one in manifest.all_files:
         if digest_of(path / one.file) != one.digest:
             raise UnreadableExport(
                 f"{path / one.file} has changed since it was fetched",

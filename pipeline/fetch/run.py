@@ -1,4 +1,5 @@
-"""Fetches a window of a tool's events into a folder, piece by piece, committing each before the next begins."""
+"""Fetches a window of a tool's events into a folder, piece by piece, committing each before the next begins, and then
+what else was asked for."""
 
 from __future__ import annotations
 
@@ -9,9 +10,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import UsageError
-from pipeline.extractors.fetched import FetchManifest
+from pipeline.extractors.fetched import FORMAT, FetchManifest
+from pipeline.fetch.chosen import SUFFIX, digest_of_ids, ids_in, keep_chosen, read_list
+from pipeline.fetch.extras import fetch_extras, known_extras
 from pipeline.fetch.folder import Folder, check_digests, opened
 from pipeline.fetch.tool import DAY, HOUR, Fetch, FetchContext, Fetched, Tool, TooLarge, Window, stamp, tools
 from pipeline.fetch.transport import Clock, Pace, Transport
@@ -26,11 +31,13 @@ _SLOW = 2 * HOUR
 
 
 class FetchResult(NamedTuple):
-    """A complete fetch: its folder, its manifest, and how many windows this run fetched."""
+    """A complete fetch: its folder, its manifest, how many windows and pages this run fetched, and those of a list of
+    events that the tool did not give."""
 
     folder: Path
     manifest: FetchManifest
     fetched: int
+    missing: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -40,6 +47,11 @@ class FetchResult(NamedTuple):
     def fewer(self) -> int:
         """How many windows have fewer events than the tool counts."""
         return sum(1 for one in self.manifest.windows if one.fewer)
+
+    @property
+    def short(self) -> tuple[str, ...]:
+        """What the tool counts more of than it gave, besides events."""
+        return tuple(one.of for one in self.manifest.pages if one.fewer)
 
     @property
     def counted(self) -> int:
@@ -80,28 +92,41 @@ def fetch_export(
     project = (options.project or "").strip()
     if chosen.project and not project:
         raise UsageError(f"{chosen.title} needs the id of the project", hint="add --project ID")
+    extras = known_extras(chosen, options.extras)
+    ids = read_list(options.uuids, chosen)
     length = _length(chosen, options.window)
     first = whole.divided(-(-(whole.until - whole.since) // length), chosen.step)
+    if ids and chosen.picks:
+        first = [whole]
     fresh = FetchManifest(
-        tool=tool, host=base, project=project, since=stamp(whole.since), until=stamp(whole.until),
+        format=FORMAT, windows=(), extras=extras, waiting=extras, uuids=digest_of_ids(ids), tool=tool,
+        host=base, project=project, since=stamp(whole.since), until=stamp(whole.until),
         count=options.count, window=length, left=tuple((stamp(one.since), stamp(one.until)) for one in first),
     )  # fmt: skip
     pace = Pace(chosen.limits, clock or Clock())
     retry = RetryPolicy(options.retry_for, first=options.first_pause, most=options.longest_pause)
     with closing(Transport(base, secrets, pace, retry, timeout=options.timeout, ca_file=options.ca_file)) as transport:
-        context = FetchContext(base=base, project=project, transport=transport, count=options.count, warn=warn)
+        context = FetchContext(base=base, project=project, transport=transport, count=options.count, warn=warn, ids=ids)
         fetch = chosen.open(context)
         with opened(Path(folder), fresh) as place:
-            if not place.left:
+            fetched = 0
+            if place.left or place.manifest.waiting:
+                _warn_of_hours(chosen, len(place.left), warn)
+                fetched = _fetch_all(place, fetch, chosen, whole, progress, frozenset() if chosen.picks else ids)
+                if chosen.page is not None:
+                    length = whole.until - whole.since
+                    fetched += fetch_extras(place, chosen.page, context, lambda of: progress(of, length, length))
+            else:
                 check_digests(place.path, place.manifest)
-                return FetchResult(place.path, place.manifest, 0)
-            _warn_of_hours(chosen, len(place.left), warn)
-            fetched = _fetch_all(place, fetch, chosen.step, whole, progress)
-            return FetchResult(place.path, place.manifest, fetched)
+            missing = set(ids)
+            for one in place.manifest.files if ids else ():
+                missing.difference_update(ids_in(place.path / one.file, chosen.ids))
+            return FetchResult(place.path, place.manifest, fetched, tuple(sorted(missing)))
 
 
-def _fetch_all(place: Folder, fetch: Fetch, step: int, whole: Window, progress: Step) -> int:
-    """Fetch every remaining window. Returns how many."""
+def _fetch_all(place: Folder, fetch: Fetch, tool: Tool, whole: Window, progress: Step, ids: frozenset[str]) -> int:
+    """Fetch every remaining window, and keep only the events with these ids if there are any. Returns how many. The
+    counts of a window and their comparison are those of all its events."""
     fetched = 0
     while place.left:
         window = place.left[0]
@@ -109,11 +134,14 @@ def _fetch_all(place: Folder, fetch: Fetch, step: int, whole: Window, progress: 
         try:
             found = _fetch_counted(fetch, window, place.partial())
         except TooLarge as error:
-            pieces = window.divided(max(2, error.pieces), step)
+            pieces = window.divided(max(2, error.pieces), tool.step)
             if len(pieces) < 2:
                 raise error.final from None
             place.divide(pieces)
         else:
+            if ids and found.rows:
+                rows = keep_chosen(place.partial(), found.suffix == ".zip", tool.ids, ids)
+                found = msgspec.structs.replace(found, suffix=SUFFIX, rows=rows)
             place.commit(found)
             fetched += 1
     return fetched

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from pipeline.config import Secret
-from pipeline.errors import BackcastError, UsageError
+from pipeline.errors import BackcastError, Unfinished, UsageError
 from pipeline.targets import address_of
 
 if TYPE_CHECKING:
     from pipeline.fetch.transport import Transport
 
 HOUR, DAY = 3600, 86_400
+GROUP = "group:KEY=ID"
+"""How the group profiles of one key are asked for, by the tool's id of that key."""
+LATER = "run the same command again later; what else was fetched is kept"
 
 
 class Window(NamedTuple):
@@ -76,6 +79,28 @@ class Fetched(msgspec.Struct, frozen=True):
         return sorted(name for name, count in (self.counted or {}).items() if self.counts.get(name, 0) < count)
 
 
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer about something other than events, such as people: what its file gets, and how many `rows` it has.
+
+    `key` is the same for a page with the same rows. `cursor` asks for the next page, "" after the last one; `counted`
+    is the tool's own count of all pages. `more` is what else is to fetch because of it. Only a page that is `planned`
+    is read by `plan`.
+    """
+
+    content: bytes
+    rows: int
+    suffix: str = ".json"
+    key: str = ""
+    cursor: str = ""
+    counted: int | None = None
+    more: tuple[str, ...] = ()
+    planned: bool = False
+
+
+class BeginAgain(Unfinished):
+    """The pages so far are of no use: the tool has forgotten them or gave one twice."""
+
+
 class TooLarge(Exception):
     """A window is too much for one request. `pieces` is how many to try, `final` the error if none can be smaller."""
 
@@ -86,17 +111,23 @@ class TooLarge(Exception):
 
 
 class FetchContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool needs for its requests. `count`: fetch its own count too. `warn` gets a line for a person."""
+    """What a tool needs for its requests. `count`: fetch its own count too. `warn` gets a line for a person. `ids` are
+    the only events to fetch, if there are any."""
 
     base: str
     project: str
     transport: Transport
     count: bool
     warn: Callable[[str], None]
+    ids: frozenset[str] = frozenset()
 
 
 Fetch = Callable[[Window, Path], Fetched]
 """Downloads a window into a file. Raises TooLarge, or a BackcastError if nothing more can be done."""
+
+FetchPage = Callable[[FetchContext, str, int, str], Page]
+"""The page with a number, from 0, of what has a name in `Tool.extras`, by the cursor of the page before it. Raises
+BeginAgain, or a BackcastError if nothing more can be done."""
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +137,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     A window begins and ends at multiples of `step` seconds, and is `window` seconds long at first. An export is
     complete `delay` seconds after the window's end. `limits` are by kind of request, which the transport is given.
     `project`: the project's id is required. `counts`: the tool has counts to compare with. `clock` describes its
-    windows.
+    windows. `ids` are where a row has its ids, as `properties/$insert_id`; a tool that `picks` asks for them itself.
+    `extras` are what `page` can fetch besides events.
     """
 
     name: str
@@ -122,6 +154,10 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     limits: Mapping[str, tuple[RequestLimit, ...]]
     clock: str
     open: Callable[[FetchContext], Fetch]
+    ids: tuple[str, ...]
+    picks: bool = False
+    extras: tuple[str, ...] = ()
+    page: FetchPage | None = None
 
     def address(self, host: str) -> str:
         """The base address of a region or URL. Raises UsageError."""

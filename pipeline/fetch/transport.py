@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -31,6 +31,7 @@ and for a host that answered before, only time counts."""
 _SHOWN = 300
 _PIECE = 1 << 18
 
+T = TypeVar("T")
 Check = Callable[[Path, Mapping[str, str]], Any]
 """Looks at a downloaded file, with the headers of the response. Raises CutOff."""
 
@@ -116,12 +117,14 @@ class Transport:
 
         return self._with_retries(kind, lambda: exchange(self._client, "GET", url, params=parameters, save=save))
 
-    def ask(self, kind: str, url: str, *, json: object = None, form: Mapping[str, str] | None = None) -> Reply:
-        """POST a JSON body or a form, and read the answer into memory. It must not change anything, since it may be
-        repeated."""
+    def ask(
+        self, kind: str, url: str, *, json: object = None, form: Mapping[str, str] | None = None, method: str = "POST"
+    ) -> Reply:
+        """POST a JSON body or a form, or GET, and read the answer into memory. It must not change anything, since it
+        may be repeated."""
 
         def send() -> Reply:
-            reply = exchange(self._client, "POST", url, json=json, data=form)
+            reply = exchange(self._client, method, url, json=json, data=form)
             too_long = len(reply.body) > MOST_ANSWER
             return Reply(413, failure="an answer of more than 512 MiB") if too_long else reply
 
@@ -152,6 +155,18 @@ class Transport:
 
         wait = backoff(self._retry, budget)
         return with_retries(attempt, is_retried, wait=wait, stop=gives_up, sleep=clock.sleep)
+
+    def decoded(self, what: str, url: str, reply: Reply, kind: type[T]) -> T:
+        """The content of an answer in JSON. Raises like `fail` for another status, and Refused if it cannot be read."""
+        if reply.status != 200:
+            self.fail(what, url, reply)
+        try:
+            return msgspec.json.decode(reply.body, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise Refused(
+                f"{url} answered without a query result: {error}",
+                hint="check --from: it must be a region, or the address of the tool's API itself",
+            ) from None
 
     def described(self, reply: Reply) -> str:
         """The answer to a failed request, without any key."""

@@ -44,6 +44,14 @@ class FetchOptions(Checked):
     count: bool = option(
         True, "--no-count", help="Do not compare with the tool's own event counts, which take a query per window."
     )
+    extras: tuple[str, ...] = option(
+        (), "--with", metavar="LIST", read=read_names,
+        help="What to fetch besides events: people, cohorts, annotations, group:KEY=ID; with commas.",
+    )  # fmt: skip
+    uuids: Path | None = option(
+        None, "--uuids", path="file", metavar="FILE",
+        help="Fetch only the events with these ids, one per line.", without="all events",
+    )  # fmt: skip
     retry_for: float = option(
         7200.0, "--retry-for", least=0, metavar="TIME", read=read_seconds, shown="2h",
         help="How long to retry a request that the tool does not answer.",

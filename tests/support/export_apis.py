@@ -15,14 +15,15 @@ import sys
 import zipfile
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
-from urllib.parse import unquote_plus
+from urllib.parse import parse_qsl, unquote_plus
 from uuid import UUID
 
 from pipeline.fetch.run import FetchResult, fetch_export
@@ -98,8 +99,41 @@ class Mixpanel(Api):
     tool = "mixpanel"
     uncounted = 0
     """Events of each answer that the count has in addition."""
+    page_size = 10
+    members: Mapping[str, Sequence[str]] = MappingProxyType({})
+    """The ids of people, of the groups of a `data_group_id` and of the members of `cohort:ID`."""
+    expired: Collection[int] = ()
+    """Which requests for a page find that their session is gone."""
+    sessions = 0
+
+    def listing(self, asked: Asked) -> Canned:
+        """The Engage API: a session lists what there was when it began."""
+        form = dict(parse_qsl(asked.body.decode()))
+        cohort = json.loads(form.get("filter_by_cohort", "{}")).get("id")
+        ids = self.members[f"cohort:{cohort}" if cohort else form.get("data_group_id", "people")]
+        number, session = int(form.get("page", 0)), form.get("session_id")
+        if session is None:
+            self.sessions += 1
+            session = f"1-{self.sessions}"
+        elif asked.number in self.expired or session != f"1-{self.sessions}":
+            return Canned(400, {"error": "session_id is not valid", "status": "error"})
+        some = ids[number * self.page_size : (number + 1) * self.page_size]
+        results = [{"$distinct_id": id, "$properties": {"$email": f"{id}@example.com", "big": 2**60}} for id in some]
+        page = {"page": number, "page_size": self.page_size, "session_id": session, "total": len(ids)}
+        return Canned(200, page | {"status": "ok", "results": results})
 
     def answer(self, asked: Asked) -> Canned:
+        if asked.path.startswith("/api/query/") and asked.path != "/api/query/jql":
+            assert asked.query["project_id"] == "7"
+            if asked.path == "/api/query/engage":
+                return self.listing(asked)
+            assert asked.path == "/api/query/cohorts/list"
+            ids = [of.removeprefix("cohort:") for of in self.members if of.startswith("cohort:")]
+            return Canned(200, [{"id": int(id), "name": f"Cohort {id}", "count": 1, "project_id": 7} for id in ids])
+        if asked.path == "/api/app/projects/7/annotations":
+            assert asked.method == "GET"
+            notes = [{"id": 1, "date": "2023-03-01 00:00:00", "description": "Launch"}]
+            return Canned(200, {"status": "ok", "results": notes})
         if asked.path == "/api/query/jql":
             form = dict(pair.split("=", 1) for pair in asked.body.decode().split("&"))
             days = re.findall(r"\d{4}-\d\d-\d\d", unquote_plus(form["params"]))
@@ -180,6 +214,8 @@ class PostHog(Api):
         sql = asked.json["query"]["query"]
         times = [datetime.fromisoformat(found + "+00:00").timestamp() for found in self._moments.findall(sql)]
         rows = [row for row in self.all_rows if times[0] <= row[0] < times[1]]
+        if chosen := re.search(r"uuid in \(([^)]*)\)", sql):
+            rows = [row for row in rows if f"'{row[1]}'" in chosen[1]]
         if len(rows) > self.slow:
             return Canned(504, {"detail": "Query took too long"})
         if distinct := re.match(r"select count\(distinct (.+)\) from", sql):

@@ -2,7 +2,8 @@
 
 Hours are those in which the server received an event, in UTC, and are complete two hours later. 404 means no events in
 them, 400 more than 4 GB, so fewer hours have to be requested. There is no count to compare with; a zip has the length
-and checksum of each file in it, and a directory at its end, without which it is cut off.
+and checksum of each file in it, and a directory at its end, without which it is cut off. User properties are in the
+events; the API of profiles gives one user at a time.
 """
 
 from __future__ import annotations
@@ -54,4 +55,5 @@ TOOL = Tool(
     limits={"export": (RequestLimit(4, 1),)},
     clock="hours of upload in UTC",
     open=_open,
+    ids=("uuid", "$insert_id"),
 )

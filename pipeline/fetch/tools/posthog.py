@@ -9,6 +9,7 @@ holds it.
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from pipeline.timestamps import BadTime, read_iso
 
 PAGE = 10_000
 """Rows per answer; a page is read into memory whole, even if its properties are large."""
+UUIDS = 500
+"""Uuids that one query asks for."""
 _COLUMNS = ("uuid", "event", "properties", "distinct_id", "timestamp", "created_at", "elements_chain", "person_id")
 _TIME = _COLUMNS.index("timestamp")
 _EVENT = "(timestamp, uuid)"
@@ -39,35 +42,50 @@ class _PostHog:
         self._url = f"{context.base}/api/projects/{quote(context.project, safe='')}/query/"
 
     def __call__(self, window: Window, file: Path) -> Fetched:
-        within = f"timestamp >= {_moment(window.since * 1_000_000)} and timestamp < {_moment(window.until * 1_000_000)}"
-        answer = self._query(window, f"select count(distinct {_EVENT}) from events where {within} limit 1")
-        try:
-            counted = int(answer[0][0])
-        except (IndexError, ValueError):
-            raise Refused(f"{self._url} gives no count", hint="check --from: it must be the service itself") from None
-        if counted > PAGE and window.until - window.since > 1:
-            error = Refused(f"{window} has {counted:,} events", hint="fetch less")
-            raise TooLarge(error, -(-counted * 5 // (PAGE * 4)))  # some windows have more events than others
-        rows = distinct = 0
+        counted = rows = distinct = 0
         with file.open("wb") as stream, gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as lines:
-            after = ""
-            last: tuple[bytes, ...] = ()
-            while True:
-                page = self._query(
-                    window,
-                    f"select {', '.join(_COLUMNS)} from events where {within}{after} order by timestamp, uuid"
-                    f" limit {PAGE}",
-                )
-                for row in page:
+            for within in self._conditions(window):
+                more = self._counted(window, within)
+                if more > PAGE and window.until - window.since > 1:
+                    error = Refused(f"{window} has {more:,} events", hint="fetch less")
+                    raise TooLarge(error, -(-more * 5 // (PAGE * 4)))  # some windows have more events than others
+                counted += more
+                last: tuple[bytes, ...] = ()
+                for row in self._rows(window, within):
                     event = bytes(row[_TIME]), bytes(row[0])
                     distinct += event != last
                     last = event
                     lines.write(_line(row))
-                rows += len(page)
-                if len(page) < PAGE:
-                    break
-                after = f" and {self._after(page[-1])}"
+                    rows += 1
         return Fetched(".jsonl.gz", rows, {"": distinct}, {"": counted} if self._asking.count else None)
+
+    def _conditions(self, window: Window) -> list[str]:
+        """What the events of a window have in common; with a list of uuids, one condition for some of them at a time,
+        since a query cannot have any length."""
+        within = f"timestamp >= {_moment(window.since * 1_000_000)} and timestamp < {_moment(window.until * 1_000_000)}"
+        ids = sorted(self._asking.ids)
+        some = [", ".join(f"'{id}'" for id in ids[at : at + UUIDS]) for at in range(0, len(ids), UUIDS)]
+        return [f"{within} and uuid in ({uuids})" for uuids in some] or [within]
+
+    def _counted(self, window: Window, within: str) -> int:
+        answer = self._query(window, f"select count(distinct {_EVENT}) from events where {within} limit 1")
+        try:
+            return int(answer[0][0])
+        except (IndexError, ValueError):
+            raise Refused(f"{self._url} gives no count", hint="check --from: it must be the service itself") from None
+
+    def _rows(self, window: Window, within: str) -> Iterator[list[msgspec.Raw]]:
+        """The events that meet a condition, in pages by time and uuid."""
+        after = ""
+        while True:
+            page = self._query(
+                window,
+                f"select {', '.join(_COLUMNS)} from events where {within}{after} order by timestamp, uuid limit {PAGE}",
+            )
+            yield from page
+            if len(page) < PAGE:
+                return
+            after = f" and {self._after(page[-1])}"
 
     def _after(self, row: list[msgspec.Raw]) -> str:
         """The condition for all rows that come after this one."""
@@ -83,15 +101,7 @@ class _PostHog:
         # Not cached: a cached answer would prove nothing.
         body = {"query": {"kind": "HogQLQuery", "query": sql}, "refresh": "force_blocking"}
         reply = transport.ask("query", self._url, json=body)
-        if reply.status != 200:
-            transport.fail(f"{window}", self._url, reply)
-        try:
-            return msgspec.json.decode(reply.body, type=_Answer).results
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise Refused(
-                f"{self._url} answered without a query result: {error}",
-                hint="check --from: it must be the service itself, such as us, eu or https://posthog.example.com",
-            ) from None
+        return transport.decoded(f"{window}", self._url, reply, _Answer).results
 
 
 def _moment(microseconds: int) -> str:
@@ -133,4 +143,6 @@ TOOL = Tool(
     limits={"query": (RequestLimit(1_200, 3600), RequestLimit(100, 60), RequestLimit(3, 1))},
     clock="times of events in UTC",
     open=_PostHog,
+    ids=("uuid",),
+    picks=True,
 )
