@@ -168,6 +168,44 @@ class RepairCounts(msgspec.Struct, frozen=True):
     in_doubt: int = 0
 
 
+class SplitPerson(msgspec.Struct, frozen=True):
+    """A person who is two: `live` is an id with live events since `first_live`, `history` an id of the import. Both
+    have one e-mail or device (`by`). `joins`: the file of merges has a pair that joins them."""
+
+    live: str
+    history: str
+    by: str
+    first_live: str
+    joins: bool
+
+
+class Continuity(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether `people` seen live since `cut_over` (ISO 8601, UTC; "" without a live event) are those of the plan.
+
+    Each of the `looked_up` counts once: `same` (`by_id`: an id of its live events is in the history; `by_merge`:
+    another one of the person), `split`, `ambiguous` or `new`. If only a sample was looked up, `margin` is how far a
+    share may be off, in percentage points, with a probability of 95 %. The file `merges` has pairs for the `joinable`
+    of the `split`. `active` people of the history had events in the 30 days before the cut-over; `not_seen_again` of
+    them have none after it. `splits` are examples.
+    """
+
+    cut_over: str = ""
+    people: int = 0
+    looked_up: int = 0
+    same: int = 0
+    by_id: int = 0
+    by_merge: int = 0
+    split: int = 0
+    ambiguous: int = 0
+    new: int = 0
+    margin: float = 0.0
+    joinable: int = 0
+    merges: str = ""
+    active: int = 0
+    not_seen_again: int = 0
+    splits: list[SplitPerson] = []
+
+
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """What landed against what was settled. `proved`: all that was sent is there, once and as it was sent.
 
@@ -182,7 +220,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     their `events`, that were sent again because no answer came (`pipeline.ledger.read_doubts`). `kept` are the kinds of
     differences that an earlier, deeper verification found and that stay; then `values` and `people` come from that one
     (`pipeline.verify.earlier`). `repair` is what was sent again, if that was requested; then the other fields come from
-    the verification after it.
+    the verification after it. `continuity` is there if it was requested, and proves or disproves nothing.
     """
 
     format: str = "backcast.verify/1"
@@ -203,6 +241,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     resolved_doubts: dict[str, int] = {}
     kept: list[str] = []
     repair: RepairCounts | msgspec.UnsetType = msgspec.UNSET
+    continuity: Continuity | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def is_wrong(self) -> bool:
