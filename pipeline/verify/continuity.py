@@ -208,9 +208,9 @@ class _Comparison:
                 pairs[one] = other
             examples.append(SplitPerson(last, id, by, format_utc(min(person.seen.values())), joins))
         if pairs:
-            text = io.StringIO(newline="")
-            csv.writer(text, lineterminator="\n").writerows([("anonymous_id", "user_id"), *sorted(pairs.items())])
-            write_atomically(self._directory.continuity, text.getvalue().encode())
+            table = io.StringIO(newline="")
+            csv.writer(table, lineterminator="\n").writerows([("anonymous_id", "user_id"), *sorted(pairs.items())])
+            write_atomically(self._directory.continuity, table.getvalue().encode())
         return examples[:SHOWN], pairs
 
     def _put(self, name: str, rows: Iterable[tuple[str, int]]) -> None:
