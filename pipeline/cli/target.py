@@ -97,7 +97,7 @@ def _show_target(found: Preflight, asked: bool, *, as_json: bool, quiet: bool) -
 @common.directory
 @common.target
 @takes(ApplyOptions)
-@takes(PauseOptions, "checks", without=("timeout", "ca_file"))
+@takes(PauseOptions, "checks", without=("timeout", "ca_file", "continuity", "cut_over"))
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @takes(KeyOptions, "keys")
 @common.printing_for_long
@@ -288,7 +288,7 @@ def _show_history(file: Path, as_json: bool) -> int:
 @click.command("resume-functions", epilog=example("BACKCAST_PERSONAL_KEY=… backcast resume-functions plan/ --to eu"))
 @common.directory
 @common.target
-@takes(PreflightOptions, without=("allow_firing", "max_already_there", "allow_already_there"))
+@takes(PreflightOptions, without=("allow_firing", "max_already_there", "allow_already_there", "continuity", "cut_over"))
 @takes(KeyOptions, "keys")
 @common.printing_for_long
 def resume_functions(

@@ -213,7 +213,7 @@ def read_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
             read = _json_pairs if text.lstrip()[:1] == b"{" else _csv_pairs
             with closing(read(path, file)) as pairs:
                 for line, anonymous, user in pairs:
-                    problem = _problem(anonymous, user)
+                    problem = pair_problem(anonymous, user)
                     if problem:
                         raise _wrong(path, line, problem, "correct or remove the line")
                     yield line, anonymous, user
@@ -259,7 +259,8 @@ def _csv_pairs(path: Path, file: BinaryIO) -> Generator[tuple[int, str, str], No
         text.detach()
 
 
-def _problem(anonymous: str, user: str) -> str:
+def pair_problem(anonymous: str, user: str) -> str:
+    """Why the operator may not join two ids, "" if they may be joined."""
     for one in (anonymous, user):
         if is_placeholder(one):
             return f"{one!r} is a placeholder, which the service never merges"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.option_types import Checked, PathText, option, read_seconds
+from pipeline.option_types import Checked, Instant, PathText, option, read_seconds
 from pipeline.options import shared
 
 
@@ -32,6 +32,8 @@ class VerifyOptions(Checked):
         False, "--repair",
         help="Send the missing events again, with the same uuids, and compare again. Asks you to confirm their number.",
     )  # fmt: skip
+    continuity: bool = shared.continuity()
+    cut_over: Instant | None = shared.cut_over()
     api: str | None = shared.api()
     project: str | None = shared.project("the one to which apply sent, or that of the keys")
     whole: bool = option(False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from os import fspath
 
-from pipeline.option_types import Checked, PathText, option, read_names, read_seconds, read_zone
+from pipeline.option_types import Checked, Instant, PathText, option, read_names, read_seconds, read_zone
 from pipeline.options import shared
 from pipeline.options.pace import checked_hours, read_hours, read_limits, read_rate
 
@@ -46,6 +46,8 @@ class PreflightOptions(Checked):
     allow_already_there: bool = option(
         False, "--allow-already-there", help="Continue even if the target has more than --max-already-there."
     )
+    continuity: bool = shared.continuity()
+    cut_over: Instant | None = shared.cut_over()
     timeout: float = shared.timeout(20.0)
     ca_file: PathText | None = shared.ca_file()
     redirect_hosts: Sequence[str] = option(())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.option_types import option
+from pipeline.option_types import option, read_instant
 
 
 def workers() -> Any:
@@ -53,3 +53,18 @@ def show_values(where: str = "") -> Any:
 
 def show_ids(where: str = "") -> Any:
     return option(False, "--show-ids", help=f"Show ids{where}, which are masked otherwise.")
+
+
+def continuity() -> Any:
+    return option(
+        False, "--continuity",
+        help="Also count how many people with live events are the same as in the plan, and write pairs of ids that join"
+        " those who are two persons. Reads every event of the plan.",
+    )  # fmt: skip
+
+
+def cut_over() -> Any:
+    return option(
+        None, "--cut-over", metavar="TIME", read=read_instant,
+        help="--continuity, and since when people count as live (UTC).", without="the first live event",
+    )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pipeline.text import are, pluralize, printable, were
-from pipeline.verify.findings import PeopleCheck, PlanCounts, RepairCounts, Verification
+from pipeline.verify.findings import Continuity, PeopleCheck, PlanCounts, RepairCounts, Verification
 
 if TYPE_CHECKING:
     from pipeline.report.results import CanaryResult
@@ -186,4 +186,27 @@ def canary_sentences(canary: CanaryResult) -> list[str]:
         lines.append(f"Persons with many events, where no smaller one was found: {some}.")
     if canary.refused:
         lines.append(f"{pluralize(canary.refused, 'event')} of it refused by the service.")
+    return lines
+
+
+def continuity(found: Continuity) -> list[str]:
+    """Whether people seen live are those of the history, in sentences."""
+    if not found.looked_up:
+        return [f"Nobody is seen live since {found.cut_over or 'the cut-over: there is no live event'}."]
+    sample = f" (a sample of {found.people:,})" if found.looked_up < found.people else ""
+    share = f"{100 * found.same / found.looked_up:.1f} %" + (f" ± {found.margin:g}" if sample else "")
+    lines = [
+        f"People seen live since {found.cut_over}: {found.looked_up:,}{sample}. The same as in the history:"
+        f" {found.same:,} ({share}), {found.by_id:,} by id and {found.by_merge:,} by merges. Split in two:"
+        f" {found.split:,}. Ambiguous, since more than two people share the e-mail or device, or nobody has it:"
+        f" {found.ambiguous:,}. New: {found.new:,}.",
+        f"People of the history with events in the 30 days before: {found.active:,}. Not seen again:"
+        f" {found.not_seen_again:,}{' (an estimate)' if sample else ''}.",
+    ]
+    if refused := found.split - found.joinable:
+        lines.append(f"Cannot be joined: {refused:,}, since both persons are identified or an id has another pair.")
+    if found.joinable:
+        lines.append(
+            f"{pluralize(found.joinable, 'pair')} would join the others, for plan --identities: {found.merges}"
+        )
     return lines

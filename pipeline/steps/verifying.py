@@ -9,7 +9,8 @@ import msgspec
 from pipeline import out_of_memory
 from pipeline.delivery.outcome import Outcome
 from pipeline.delivery.send import Hooks
-from pipeline.errors import BackcastError
+from pipeline.errors import BackcastError, UsageError
+from pipeline.option_types import micros
 from pipeline.options import VerifyOptions
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
@@ -56,8 +57,11 @@ def verify(
 
     earlier, warn = results_of(directory, plan, NO_RESULTS).verification, hooks.warn
     outcome, project = None, None
+    asks_people = options.continuity or options.cut_over is not None
     faults: Sequence[str] = ()
     if files_of(to) is not None:
+        if asks_people:
+            raise UsageError("--continuity: files have no live people", hint="compare with the project: --to us|eu|URL")
         out_of_memory.require_for_service()
         from pipeline.imported import compare_files
 
@@ -72,8 +76,18 @@ def verify(
         else:
             found = compare(plan, directory, to, options, key, earlier=earlier, progress=hooks.step)
         project = project_of(name, to)
+        if asks_people:
+            from pipeline.management import ManagementClient
+            from pipeline.preflight.questions import Questions
+            from pipeline.verify.continuity import check_continuity
+
+            with ManagementClient(options.api or to, key, options.project) as client:
+                questions, cut_over = Questions(client, None, ""), micros(options.cut_over, "cut_over")
+                people = check_continuity(questions, plan, directory, cut_over)
+            found = msgspec.structs.replace(found, continuity=people)
     result = verify_result(found, to=address_of(to), repair=repair_counts(outcome, asked=options.repair))
-    new = Results(verification=result, project=project)
+    # A report is kept after the events are discarded, so it has no ids of people.
+    new = Results(verification=msgspec.structs.replace(result, continuity=msgspec.UNSET), project=project)
     update_report(directory, plan, warn, new)
     status = read_status(plan, directory, new)
     return Verified(msgspec.structs.replace(result, state=status.state), status, outcome, faults)

@@ -177,21 +177,60 @@ class RepairCounts(msgspec.Struct, frozen=True):
     in_doubt: int = 0
 
 
+class SplitPerson(msgspec.Struct, frozen=True):
+    """A person who is two: `live` is an id with live events since `first_live`, `history` an id of the import. Both
+    have one e-mail or device (`by`). `joins`: the file of merges has a pair that joins them."""
+
+    live: str
+    history: str
+    by: str
+    first_live: str
+    joins: bool
+
+
+class Continuity(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether `people` seen live since `cut_over` (ISO 8601, UTC; "" without a live event) are those of the plan.
+
+    Each of the `looked_up` counts once: `same` (`by_id`: an id of its live events is in the history; `by_merge`:
+    another one of the person), `split`, `ambiguous` or `new`. If only a sample was looked up, `margin` is how far a
+    share may be off, in percentage points, with a probability of 95 %. The file `merges` has pairs for the `joinable`
+    of the `split`. `active` people of the history had events in the 30 days before the cut-over; `not_seen_again` of
+    them have none after it. `splits` are examples.
+    """
+
+    cut_over: str = ""
+    people: int = 0
+    looked_up: int = 0
+    same: int = 0
+    by_id: int = 0
+    by_merge: int = 0
+    split: int = 0
+    ambiguous: int = 0
+    new: int = 0
+    margin: float = 0.0
+    joinable: int = 0
+    merges: str = ""
+    active: int = 0
+    not_seen_again: int = 0
+    splits: list[SplitPerson] = []
+
+
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """What landed against what was settled. `proved`: all that was sent is there, once and as it was sent.
 
-    `differences` are the first of each kind; the file `differences.jsonl` of the plan has all. `scope` are the
-    properties that an event must have to be compared, {} for the whole project; `extras` are the cells with the most
-    events that do not belong to the plan, which count as `extra` in a project that has only this plan. `to` is the
-    address that was compared, "" for the embedded local service; `at` is when (ISO 8601, UTC). `state` is the plan's
-    state afterwards, which a report has by itself.
+        `differences` are the first of each kind; the file `differences.jsonl` of the plan has all. `scope` are the
+        properties that an event must have to be compared, {} for the whole project; `extras` are the cells with the most
+        events that do not belong to the plan, which count as `extra` in a project that has only this plan. `to` is the
+        address that was compared, "" for the embedded local service; `at` is when (ISO 8601, UTC). `state` is the plan's
+        state afterwards, which a report has by itself.
 
-    `uuids` says whether all were compared, or those of days whose counts differ. `settled` is how long ago, in seconds,
-    the last event was accepted when reading began, None if nothing was sent. `resolved_doubts` counts `batches`, and
-    their `events`, that were sent again because no answer came (`pipeline.ledger.read_doubts`). `kept` are the kinds of
-    differences that an earlier, deeper verification found and that stay; then `values` and `people` come from that one
-    (`pipeline.verify.earlier`). `by_plan` is there for a plan with `--provenance plan` that is not a job's. `repair` is
-    what was sent again, if that was requested; then the other fields come from the verification after it.
+        `uuids` says whether all were compared, or those of days whose counts differ. `settled` is how long ago, in seconds,
+        the last event was accepted when reading began, None if nothing was sent. `resolved_doubts` counts `batches`, and
+        their `events`, that were sent again because no answer came (`pipeline.ledger.read_doubts`). `kept` are the kinds of
+        differences that an earlier, deeper verification found and that stay; then `values` and `people` come from that one
+        (`pipeline.verify.earlier`). `by_plan` is there for a plan with `--provenance plan` that is not a job's. `repair` is
+    what was sent again, if that was requested; then the other fields come from the verification after it. `continuity`
+    is there if it was requested, and proves or disproves nothing.
     """
 
     format: str = "backcast.verify/1"
@@ -213,6 +252,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     kept: list[str] = []
     by_plan: PlanCounts | msgspec.UnsetType = msgspec.UNSET
     repair: RepairCounts | msgspec.UnsetType = msgspec.UNSET
+    continuity: Continuity | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def is_wrong(self) -> bool:

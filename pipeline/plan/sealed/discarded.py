@@ -85,8 +85,9 @@ def with_people(plan: Plan, directory: Directory, *, merges_kept: bool) -> list[
     others = {
         directory.requests, directory.packs, directory.facts, directory.excluded, directory.stdin, directory.preflight,
         directory.answers, directory.profiles_before, directory.rehearsal, directory.verification,
-        directory.differences, directory.undo_list, directory.scratch, directory.path / "imported",
-        directory.path / UNFINISHED, *directory.path.glob("files-????????????"), *directory.path.glob(".query-*"),
+        directory.differences, directory.continuity, directory.undo_list, directory.scratch,
+        directory.path / "imported", directory.path / UNFINISHED, *directory.path.glob("files-????????????"),
+        *directory.path.glob(".query-*"),
     }  # fmt: skip
     found = [path for path in (sealed | others) - kept if path.is_symlink() or path.exists()]
     return sorted(found, key=lambda path: (path == directory.facts, path))

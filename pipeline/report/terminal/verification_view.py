@@ -11,6 +11,7 @@ from pipeline.plan.in_bucket import file_here
 from pipeline.report.terminal.tables import show_table, text
 from pipeline.report.verification_words import (
     by_plan,
+    continuity,
     copies,
     counted_people,
     depth,
@@ -20,7 +21,7 @@ from pipeline.report.verification_words import (
     verdict,
 )
 from pipeline.text import are, pluralize, printable
-from pipeline.verify.findings import Difference, RepairCounts, Verification
+from pipeline.verify.findings import Continuity, Difference, RepairCounts, Verification
 
 MOST_DIFFERENCES = 8
 
@@ -66,6 +67,14 @@ def show_verification(console: Console, result: Verification, directory: str) ->
     ])  # fmt: skip
     if result.warnings.unknown:
         console.print(text(f"Ingestion warnings: {result.warnings.unknown}.", 300))
+    if isinstance(result.continuity, Continuity):
+        for line in continuity(result.continuity):
+            console.print(text(line, 4_000))
+        columns = {"seen live": 80, "in the history": 80, "both have one": 20, "since": 20, "a pair joins them": 20}
+        show_table(console, columns, [
+            (one.live, one.history, one.by, one.first_live[:10], "yes" if one.joins else "no")
+            for one in result.continuity.splits[:MOST_DIFFERENCES]
+        ])  # fmt: skip
 
 
 def _differences(console: Console, differences: Sequence[Difference]) -> None:
