@@ -180,7 +180,10 @@ def test_what_the_plan_leaves_open_is_to_check_on_the_first_screen(tmp_path: Pat
         ("2 merges, which cannot be undone, to approve by number (--approve-merges 2)", "Merged identities"),
         ("No target chosen (--for us, eu or a URL)", ""),
         ("1 kind of warnings about events that are sent", "Warnings"),
-        ("Values of properties are examined in a sample of 60 of 90 events, duplicates included", "Properties over time"),
+        (
+            "Values of properties are examined in a sample of 60 of 90 events, duplicates included",
+            "Properties over time",
+        ),
     ]
     assert banner.title == "Ready, 7 things to check"
     page = render(report)
