@@ -136,7 +136,7 @@ class Way:
         words = "mapping", "new", *self.read, "--ask", "-o", str(file)
         self._show("No shipped mapping recognises the rows, so this drafts one:", *words)
         answers, settings = self.answers.draft, self.answers.settings
-        draft = draft_of(self.sources, settings, answers, self._keep, notices=not self.surveyed_now)
+        draft = draft_of(self.sources, settings, answers, self._keep, notices=not self.surveyed_now).text
         write_atomically(file, draft.encode())
         self.answers.draft = {}  # the file has them from now on
         self._keep()

@@ -158,6 +158,7 @@ class _WithSettings(_WithFaults):
 )
 @click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="Decide an unsettled point. See below.")
 @takes(RehearseOptions, "simulated")
+@common.as_json
 def service(
     port: int,
     store: Path | None,
@@ -166,6 +167,7 @@ def service(
     behaviour: Literal["contract", "observed"],
     changes: tuple[str, ...],
     simulated: RehearseOptions,
+    as_json: bool,
 ) -> int:
     """The local service, which stands in for the real one.
 
@@ -197,10 +199,14 @@ def service(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
-        click.echo(f"Local service at {running.url}")
-        if keys_file is None:
-            click.echo(f"BACKCAST_PROJECT_KEY={running.capture_key}")
-            click.echo(f"BACKCAST_PERSONAL_KEY={running.personal_key}")
+        made = keys_file is None
+        keys_made = {"BACKCAST_PROJECT_KEY": running.capture_key, "BACKCAST_PERSONAL_KEY": running.personal_key}
+        if as_json:
+            common.emit({"format": "backcast.service/1", "url": running.url, "keys": keys_made if made else {}})
+        else:
+            click.echo(f"Local service at {running.url}")
+            for name, key in keys_made.items() if made else ():
+                click.echo(f"{name}={key}")
         click.echo("Press Ctrl-C to stop.", err=True)
         running.serve()
     except _Stopped:

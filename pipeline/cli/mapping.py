@@ -22,7 +22,7 @@ from pipeline.text import pluralize, printable, quoted
 if TYPE_CHECKING:
     from pipeline.mapper.inspection.mutations import Mutated
     from pipeline.mapper.language.sections import Mapping as Document
-    from pipeline.survey.draft import Choice
+    from pipeline.survey.draft import Choice, Draft
 
 MOST_QUESTIONS = 7
 """How many choices `mapping new --ask` asks for."""
@@ -68,7 +68,8 @@ def _of_package(entry: Mapping[str, str]) -> str:
 @click.option("--program", "as_program", is_flag=True, help="Print the operations that it compiles to instead.")
 @click.option("--compiled", is_flag=True, help="Print the Python source that runs instead.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the mapping.")
-def show(name: str, as_program: bool, compiled: bool, settings: tuple[str, ...]) -> int:
+@common.as_json
+def show(name: str, as_program: bool, compiled: bool, settings: tuple[str, ...], as_json: bool) -> int:
     """Print a mapping file, or what it compiles to."""
     from pipeline.mapper import compile as compile_mapping
     from pipeline.mapper import load
@@ -78,11 +79,15 @@ def show(name: str, as_program: bool, compiled: bool, settings: tuple[str, ...])
     if as_program and compiled:
         raise UsageError("--program and --compiled cannot be combined", hint="leave one of them out")
     document = load(name)
-    if not as_program and not compiled:
-        click.echo(document.text, nl=False)
-        return 0
-    mapper = compile_mapping(document, SealedOptions(as_of=0, settings=read_settings(settings)))
-    click.echo(printed(mapper.program) if as_program else mapper.source, nl=compiled)
+    text = document.text
+    if as_program or compiled:
+        mapper = compile_mapping(document, SealedOptions(as_of=0, settings=read_settings(settings)))
+        text = mapper.source + "\n" if compiled else printed(mapper.program)
+    if as_json:
+        about = {"name": name, "tool": document.tool, "title": document.title, "open": document.open}
+        common.emit({"format": "backcast.mapping/1", **about, "text": text})
+    else:
+        click.echo(text, nl=False)
     return 0
 
 
@@ -227,7 +232,8 @@ def _folded(text: str, indent: int) -> str:
 )
 @click.option("--ask", is_flag=True, help="Ask on the terminal what the rows do not show, at most seven questions.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help=FILE_SETTINGS)
-def new(sources: tuple[str, ...], output: Path | None, ask: bool, settings: tuple[str, ...]) -> int:
+@common.as_json
+def new(sources: tuple[str, ...], output: Path | None, ask: bool, settings: tuple[str, ...], as_json: bool) -> int:
     """Write a commented starting mapping for an export: the shipped one if the tool is recognised.
 
     What the rows do not show is an open choice, marked in the file. A plan is not ready while one is left.
@@ -241,12 +247,16 @@ def new(sources: tuple[str, ...], output: Path | None, ask: bool, settings: tupl
             "--ask asks questions in a terminal, and stdin is not one",
             hint="leave --ask out: the file then lists the choices under `open`",
         )
-    text = draft_of(sources, read_settings(settings), {} if ask else None)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
+    draft = draft_of(sources, read_settings(settings), {} if ask else None)
+    text = draft.text
+    if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, encoding="utf-8")
+    if as_json:
+        place = {"text": text} if output is None else {"file": str(output)}
+        common.emit({"format": "backcast.mapping-draft/1", **place, "open": draft.choices, "columns": draft.columns})
+    elif output is None:
+        click.echo(text, nl=False)
     written = parse(text, "new mapping")
     name = str(output or "the mapping")
     if written.open:
@@ -267,7 +277,7 @@ def draft_of(
     keep: Callable[[], None] = lambda: None,
     *,
     notices: bool = True,
-) -> str:
+) -> Draft:
     """The starting mapping of an export. What is open is asked for, unless `answers` is None; each answer is added
     there, and then `keep` is called. The `notices` of reading the export are printed to stderr."""
     from pipeline.survey.recognition import Starter
@@ -284,7 +294,7 @@ def draft_of(
             answers[choice.name] = _answer(choice, draft.columns)
             keep()
             draft = starter.draft(answers)
-    return draft.text
+    return draft
 
 
 def show_unfinished(name: str, choices: Mapping[str, str]) -> None:

@@ -9,16 +9,18 @@ import msgspec
 
 from pipeline.errors import BackcastError
 from pipeline.files import private, write_atomically
-from pipeline.models import OwnCode
+from pipeline.models import Finding, OwnCode
 from pipeline.plan.in_bucket import copy_results
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.facts import Coverage, Drift, HoursSeal
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import NO_RESULTS, Report, Results, build_report, phases_of
+from pipeline.report.page.check_words import command_of
 from pipeline.report.records import write_record
 from pipeline.report.results import status_result
 from pipeline.report.sections.people import merges
 from pipeline.report.state import read_status
+from pipeline.report.wording import advice_of
 from pipeline.text import printable
 
 FORMAT = "backcast.report/1"
@@ -47,7 +49,7 @@ def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
         "skips": dict(plan.skips),
         "rejects": dict(plan.rejects),
         "warnings": dict(plan.warnings),
-        "gates": msgspec.to_builtins(plan.gates),
+        "gates": [_check_object(gate, plan, str(path)) for gate in plan.gates],
         **code_object(plan),
         **({"import_plan": plan.import_plan} if plan.import_plan else {}),
         **({"plugins": plan.plugins} if plan.plugins else {}),
@@ -56,6 +58,12 @@ def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
         **({"drift": msgspec.to_builtins(plan.drift)} if isinstance(plan.drift, Drift) else {}),
         **({"tracking_plan": msgspec.to_builtins(plan.tracking_plan)} if plan.tracking_plan else {}),
     }
+
+
+def _check_object(gate: Finding, plan: Plan, directory: str) -> dict[str, object]:
+    """What a check found, with what to do about it and the command that shows more, if there are any."""
+    about = {"advice": advice_of(gate), "command": command_of(gate, plan, directory)}
+    return {**msgspec.to_builtins(gate), **{name: text for name, text in about.items() if text}}
 
 
 def code_object(plan: Plan) -> dict[str, object]:

@@ -45,7 +45,11 @@ def test_each_planted_fault_is_named_and_nothing_in_a_clean_twin(call: Any, tmp_
     assert examples["spike"] == "2023-01-27 (775 events, 31 times the usual 25), 620 of them Purchase"
     assert examples["renamed_event"].startswith("Purchase from 2023-01-02 until 2023-03-02")
     sealed = json.loads((tmp_path / "plan" / "plan.json").read_bytes())
-    assert sealed["gates"] == gates
+    plain = [{name: gate[name] for name in gate if name not in ("advice", "command")} for gate in gates]
+    assert sealed["gates"] == plain
+    commands = {gate["name"]: gate["command"].split()[1] for gate in gates}
+    assert commands == {"missing_files": "survey", "renamed_event": "mapping", "spike": "plan"}
+    assert all(gate["advice"] for gate in gates)
     page = (tmp_path / "plan" / "report.html").read_text()
     assert "WARNING spike" in call("plan", source, *words, "-o", tmp_path / "plan").out
     assert examples["spike"] in re.sub("<.*?>", "", page)
