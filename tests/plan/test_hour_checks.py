@@ -245,7 +245,7 @@ def test_a_gap_has_the_days_of_both_clocks(days: int, named: str) -> None:
     counts[first : first + days] = 0  # by the clock of the source
     history = read(counts.ravel(), "UTC", [(NEW_YORK, "")])
     days_in_utc, events = np.unique(np.repeat(history.quarters // QUARTERS_A_DAY, history.events), return_counts=True)
-    total = series_of(days_in_utc.tolist(), events.tolist())
+    total = series_of(zip(days_in_utc.tolist(), events.tolist(), strict=True))
     known = facts(hours=history, history=History(total), options=SealedOptions(as_of=0, zones=history.clock.zones))
     finding = empty_days(known)
     assert isinstance(finding, Finding)

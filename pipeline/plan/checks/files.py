@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from pipeline.models import Finding
-from pipeline.plan.checks import PlanFacts, check, days_named, finding_of
-from pipeline.plan.file_dates import copied_files, missing_days, overlapping
+from pipeline.plan.checks import PlanFacts, check, finding_of
 from pipeline.plan.statistics.history import Series
+from pipeline.survey.file_dates import Dated, copied_files, days_named, hours_named, missing_days, overlapping
+from pipeline.survey.file_hours import missing_hours, missing_parts
 from pipeline.text import are, pluralize, printable
+from pipeline.timestamps import HOUR
+
+CERTAIN = 20
+"""A gap lacks at least this many events, counted low: that happens by chance once in 500 million times (e^-20)."""
 
 
 def lacking_files(facts: PlanFacts) -> list[tuple[int, int, str]]:
@@ -15,6 +22,15 @@ def lacking_files(facts: PlanFacts) -> list[tuple[int, int, str]]:
     least = facts.thresholds.gap or 1
     found = [] if facts.in_series else missing_days(facts.paths)
     return [one for one in found if one[1] - one[0] + 1 >= least]
+
+
+def lacking_hours_of(facts: PlanFacts) -> list[Dated]:
+    """The `missing_hours` of a plan. None in a job, whose windows wait for theirs."""
+
+    def shown(hour: int) -> bool:
+        return facts.hours.clock.to_utc(hour * HOUR)[1] != "nonexistent_time"
+
+    return [] if facts.in_series else missing_hours(facts.paths, shown)
 
 
 def days_of_source(facts: PlanFacts) -> Series:
@@ -45,6 +61,56 @@ def missing_files(facts: PlanFacts) -> Finding | None:
         none = "" if events or not len(series.counts) else "; no event of another file has a time there"
         examples.append(f"{days_named(first, last)} before {printable(path, 80)}{none}")
     return finding_of(f"judging by the dates in its file names, the export lacks {pluralize(days, 'day')}", examples)
+
+
+@check("missing_hours", "warning")
+def missing_hours_of_files(facts: PlanFacts) -> Finding | None:
+    """The hours in file names skip some hours. Only a notice if few events are usual then: some tools write no file for
+    an hour without events.
+    """
+    found = lacking_hours_of(facts)
+    series = facts.hours.by_hour(facts.history.total, source=bool(facts.options.zones))
+    named = []
+    for first, last, path in found:
+        events, usual = series.between(first, last + 1), _usual(series, first, last)
+        lacks = usual - events
+        said = "few events are usual then" if lacks < CERTAIN else f"about {usual:,} events are usual then"
+        if lacks < CERTAIN <= usual:
+            said = f"{pluralize(events, 'event')} of other files {are(events)} there"
+        if not len(series.counts):
+            lacks, said = CERTAIN, "no event has a time"
+        named.append((lacks, f"{hours_named(first, last)} before {printable(path, 80)} ({said})"))
+    named.sort(key=lambda one: -one[0])
+    hours = sum(last - first + 1 for first, last, _ in found)
+    return finding_of(
+        f"judging by the hours in its file names, the export lacks {pluralize(hours, 'hour')}",
+        [words for _, words in named],
+        level="warning" if any(lacks >= CERTAIN for lacks, _ in named) else "notice",
+    )
+
+
+def _usual(series: Series, first: int, last: int) -> int:
+    """How many events are usual in these hours: by the medians of the same hours of the weeks around, or of the days
+    around if fewer than two weeks are known, or by the hours before and after."""
+    hours, counts = np.arange(first, last + 1) - series.first, series.counts
+    for step, reach in ((168, 4), (24, 7)):
+        around = hours[:, None] + step * np.array([*range(-reach, 0), *range(1, reach + 1)])
+        known = (around >= 0) & (around < len(counts)) & ((around < hours[0]) | (around > hours[-1]))
+        if len(counts) and (known.sum(axis=1) >= 2).all():
+            values = np.ma.masked_array(counts[np.clip(around, 0, len(counts) - 1)], ~known)
+            return int(np.ma.median(values, axis=1).sum())
+    return min(series.between(first - 1, first), series.between(last + 1, last + 2)) * len(hours)
+
+
+@check("missing_parts", "notice")
+def missing_parts_of_files(facts: PlanFacts) -> Finding | None:
+    """The numbers of parts in file names skip some."""
+    found = [] if facts.in_series else missing_parts(facts.paths)
+    return finding_of(
+        "judging by the numbers in their names, parts of files are missing; some programs write no file for an empty"
+        " part",
+        [f"part {numbers} before {printable(path, 80)}" for numbers, path in found],
+    )
 
 
 @check("overlapping_files", "warning")
