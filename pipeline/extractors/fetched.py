@@ -88,7 +88,7 @@ def describe_fetched(folder: str) -> str:
     fewer = [one.since for one in manifest.windows if one.fewer]
     if fewer:
         words += f"; {manifest.tool} counts more events than it gave in {pluralize(len(fewer), 'window')}"
-        words += f", the first starting {fewer[0]}"
+        words += f", the first starting {fewer[0]}; the same backcast fetch asks for them again"
     return words
 
 

@@ -21,7 +21,7 @@ import msgspec
 
 from pipeline.errors import Busy, UnreadableExport, UsageError
 from pipeline.extractors.fetched import MANIFEST, NEW, FetchedWindow, FetchManifest, read_manifest, refuse_changed
-from pipeline.fetch.tool import DAY, Fetched, Window, seconds_of, stamp
+from pipeline.fetch.tool import DAY, MORE, Fetched, Window, seconds_of, stamp
 from pipeline.files import sync_folder, write_atomically
 
 _SETTINGS = {
@@ -29,6 +29,7 @@ _SETTINGS = {
     "window": "--window", "count": "--no-count",
 }  # fmt: skip
 _PARTIAL = ".part"
+_OURS = (NEW, _PARTIAL, _PARTIAL + MORE)
 _LABEL = r"(\d{4}-\d\d-\d\d|\d{8}T\d{6}_\d{8}T\d{6})"
 """What `_label` returns."""
 
@@ -44,14 +45,38 @@ class Folder:
     def partial(self) -> Path:
         return self.path / _PARTIAL
 
+    def reopen(self) -> None:
+        """If no window is left, those of which the tool counts more events than it gave are: they may be whole now."""
+        self.left = self.left or [
+            Window(seconds_of(one.since), seconds_of(one.until)) for one in self.manifest.windows if one.fewer
+        ]
+
     def divide(self, pieces: Sequence[Window]) -> None:
         """Replace the first remaining window with these, durably."""
+        self._forget()
         self.left[:1] = pieces
         self._write(self.manifest.windows)
 
+    def _forget(self) -> None:
+        """Forget, durably, what an earlier run fetched for the first remaining window."""
+        for one in self.manifest.windows:
+            if one.since == stamp(self.left[0].since):
+                self._write(tuple(other for other in self.manifest.windows if other is not one))
+                if one.file:
+                    (self.path / one.file).unlink(missing_ok=True)
+
     def commit(self, fetched: Fetched) -> None:
-        """Keep what the first remaining window gave, durably; the window then counts as fetched."""
-        window = self.left.pop(0)
+        """Keep what the first remaining window gave, durably; the window then counts as fetched. If an earlier run got
+        as much of a window that the tool still does not give whole, that stays."""
+        window = self.left[0]
+        before = next((one.rows for one in self.manifest.windows if one.since == stamp(window.since)), -1)
+        if fetched.fewer and fetched.rows <= before:
+            self.left.pop(0)
+            self.partial().unlink(missing_ok=True)
+            self._write(self.manifest.windows)
+            return
+        self._forget()
+        self.left.pop(0)
         counted = None if fetched.counted is None else sum(fetched.counted.values())
         entry = FetchedWindow(
             since=stamp(window.since), until=stamp(window.until), rows=fetched.rows, counted=counted,
@@ -67,7 +92,7 @@ class Folder:
             entry = msgspec.structs.replace(entry, file=name, bytes=size, digest=digest)
         else:
             self.partial().unlink(missing_ok=True)
-        self._write((*self.manifest.windows, entry))
+        self._write(tuple(sorted((*self.manifest.windows, entry), key=lambda one: one.since)))
 
     def _write(self, windows: tuple[FetchedWindow, ...]) -> None:
         left = tuple((stamp(window.since), stamp(window.until)) for window in self.left)
@@ -94,7 +119,7 @@ def opened(path: Path, fresh: FetchManifest) -> Iterator[Folder]:
             ) from None
         manifest = read_manifest(str(path))
         if manifest is None:
-            others = sorted({entry.name for entry in path.iterdir()} - {NEW, _PARTIAL})
+            others = sorted({entry.name for entry in path.iterdir()} - {*_OURS})
             if others:
                 raise UsageError(
                     f"{path} contains other files, such as {others[0]}", hint="choose a new folder with --out"
@@ -128,7 +153,7 @@ def _remove_unnamed(folder: Folder) -> None:
     for path in folder.path.iterdir():
         if ours.fullmatch(path.name) and path.name not in named:
             path.unlink()
-    for name in (NEW, _PARTIAL):
+    for name in _OURS:
         with contextlib.suppress(FileNotFoundError):
             (folder.path / name).unlink()
 

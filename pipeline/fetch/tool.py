@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pipeline.fetch.transport import Transport
 
 HOUR, DAY = 3600, 86_400
+MORE = ".more"
+"""The ending of a file next to a window's, into which a tool may download more for a moment."""
 
 
 class Window(NamedTuple):

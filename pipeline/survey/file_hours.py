@@ -32,8 +32,8 @@ class _Family:
 
     @property
     def hourly(self) -> bool:
-        """Whether most files begin in the hour after another. A number after a date counts parts instead, unless it
-        reaches 23 in each file's name and never exceeds it."""
+        """Whether at least half of the files begin in the hour after another. A number after a date counts parts
+        instead, unless it reaches 23 and never exceeds it, or is spelled as only hours are."""
         starts = {(one.first, one.last) for one in self.files}
         if len(starts) < LEAST_FILES or not (
             self.sure or (not self.without and any(first % 24 == 23 for first, _ in starts))
@@ -46,6 +46,15 @@ class _Family:
 def hourly_files(paths: Sequence[str]) -> dict[str, list[Dated]]:
     """The files with hours (since 1970) in their names, in order, by what their names have in common; only those that
     come by the hour."""
+    return {name: family.files for name, family in _families(paths).items() if family.hourly}
+
+
+def hours_in(paths: Sequence[str]) -> dict[str, list[Dated]]:
+    """The same of all files that must have hours in their names, however many there are."""
+    return {name: family.files for name, family in _families(paths).items() if family.sure}
+
+
+def _families(paths: Sequence[str]) -> dict[str, _Family]:
     families: dict[str, _Family] = defaultdict(_Family)
     for path in paths:
         hours = []
@@ -62,7 +71,9 @@ def hourly_files(paths: Sequence[str]) -> dict[str, list[Dated]]:
             families[alike(path)].files.append(Dated(hours[0], max(hours[0], hours[-1] - 1), path))
         else:
             families[alike(path)].without = True
-    return {name: sorted(family.files) for name, family in families.items() if family.hourly}
+    for family in families.values():
+        family.files.sort()
+    return families
 
 
 def missing_hours(paths: Sequence[str], shown: Callable[[int], bool] = lambda hour: True) -> list[Dated]:

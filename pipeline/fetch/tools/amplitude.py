@@ -2,17 +2,21 @@
 
 Hours are those in which the server received an event, in UTC, and are complete two hours later. 404 means no events in
 them, 400 more than 4 GB, so fewer hours have to be requested. There is no count to compare with; a zip has the length
-and checksum of each file in it, and a directory at its end, without which it is cut off.
+and checksum of each file in it, and a directory at its end, without which it is cut off. Its files are named by their
+hours, so hours without a file are asked for once more by themselves: only a 404 says that they have no events.
 """
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 
 from pipeline.fetch.checking import count_archived_lines
-from pipeline.fetch.tool import DAY, HOUR, Fetch, FetchContext, Fetched, RequestLimit, Tool, Window
+from pipeline.fetch.tool import DAY, HOUR, MORE, Fetch, FetchContext, Fetched, RequestLimit, Tool, Window
+from pipeline.survey.file_hours import hours_in
 
 _BY_BUCKET = "if one hour has more than 4 GB, let Amplitude export to a bucket and plan from there"
 
@@ -25,15 +29,39 @@ def _checked(file: Path, headers: Mapping[str, str]) -> int:
     return count_archived_lines(file)
 
 
+def _lacking(file: Path, window: Window) -> list[Window]:
+    """Runs of hours of a window without a file in its zip; none if its files are not named by hours."""
+    with zipfile.ZipFile(file) as archive:
+        there = {one.first for files in hours_in(archive.namelist()).values() for one in files}
+    hours = sorted({*range(window.since // HOUR, window.until // HOUR)} - there) if there else []
+    runs = ([hour for _, hour in run] for _, run in groupby(enumerate(hours), lambda pair: pair[1] - pair[0]))
+    return [Window(run[0] * HOUR, (run[-1] + 1) * HOUR) for run in runs]
+
+
 def _open(context: FetchContext) -> Fetch:
     url = f"{context.base}/api/2/export"
     transport = context.transport
+
+    def _rows(window: Window, file: Path) -> int:
+        hours = {"start": _hour(window.since), "end": _hour(window.until - HOUR)}
+        try:
+            reply = transport.download("export", url, hours, file, _checked)
+        finally:
+            file.unlink(missing_ok=True)
+        if reply.status not in (200, 404):
+            transport.fail(f"{window}", url, reply, too_large=400, hint=_BY_BUCKET)
+        return int(reply.value) if reply.status == 200 else 0
 
     def fetch(window: Window, file: Path) -> Fetched:
         hours = {"start": _hour(window.since), "end": _hour(window.until - HOUR)}  # the last hour is included
         reply = transport.download("export", url, hours, file, _checked)
         if reply.status == 200:
-            return Fetched(".zip", reply.value)
+            more = sum(
+                _rows(run, file.with_name(file.name + MORE))
+                for run in (_lacking(file, window) if context.count else ())
+            )
+            counted = {"": reply.value + more} if more else None
+            return Fetched(".zip", reply.value, {"": reply.value}, counted)
         if reply.status != 404:
             transport.fail(f"{window}", url, reply, too_large=400, hint=_BY_BUCKET)
         return Fetched()

@@ -43,8 +43,7 @@ _EXAMPLES, _EXAMPLES_SHOWN = 20, 3
 STOPPED_BY_RULE = "stops this plan because --stop-on or the checks file says so"
 _WEIGHTIEST = (
     "night_by_day", "clock_jump", "clock_change", "missing_files", "missing_hours", "empty_days", "empty_hours",
-    "overlapping_files", "near_duplicate",
-    "key_not_unique", "level", "spike", "inhuman_rate", "renamed_event",
+    "overlapping_files", "near_duplicate", "key_not_unique", "level", "spike", "inhuman_rate", "renamed_event",
 )  # fmt: skip
 """Within a level, these checks come first: a wrong clock moves all of history, and a file that is missing now needs a
 plan of its own later. A finding about a single property can often stay as it is."""

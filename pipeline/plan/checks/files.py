@@ -71,10 +71,10 @@ def missing_hours_of_files(facts: PlanFacts) -> Finding | None:
     found = lacking_hours_of(facts)
     series = facts.hours.by_hour(facts.history.total, source=bool(facts.options.zones))
     named = []
-    for first, last, path in found:
-        events, usual = series.between(first, last + 1), _usual(series, first, last)
+    for (first, last, path), usual in zip(found, _usual(series, found), strict=True):
+        events = series.between(first, last + 1)
         lacks = usual - events
-        said = "few events are usual then" if lacks < CERTAIN else f"about {usual:,} events are usual then"
+        said = f"about {usual:,} events are usual then" if lacks >= CERTAIN else "few events are usual then"
         if lacks < CERTAIN <= usual:
             said = f"{pluralize(events, 'event')} of other files {are(events)} there"
         if not len(series.counts):
@@ -89,17 +89,26 @@ def missing_hours_of_files(facts: PlanFacts) -> Finding | None:
     )
 
 
-def _usual(series: Series, first: int, last: int) -> int:
-    """How many events are usual in these hours: by the medians of the same hours of the weeks around, or of the days
-    around if fewer than two weeks are known, or by the hours before and after."""
-    hours, counts = np.arange(first, last + 1) - series.first, series.counts
-    for step, reach in ((168, 4), (24, 7)):
+def _usual(series: Series, runs: list[Dated]) -> list[int]:
+    """How many events are usual in each run of hours: by the medians of the same hours of the weeks around, or of the
+    days around if fewer than two weeks are known, or by the hours before and after."""
+    if not runs or not len(series.counts):
+        return [0] * len(runs)
+    hours = np.concatenate([np.arange(first, last + 1) for first, last, _ in runs]) - series.first
+    inside = (hours >= 0) & (hours < len(series.counts))
+    values = np.append(series.counts.astype(float), np.nan)  # the last stands for every hour outside
+    values[hours[inside]] = np.nan
+    usual = np.concatenate([
+        np.full(last - first + 1, min(series.between(first - 1, first), series.between(last + 1, last + 2)), float)
+        for first, last, _ in runs
+    ])  # fmt: skip
+    for step, reach in ((24, 7), (168, 4)):
         around = hours[:, None] + step * np.array([*range(-reach, 0), *range(1, reach + 1)])
-        known = (around >= 0) & (around < len(counts)) & ((around < hours[0]) | (around > hours[-1]))
-        if len(counts) and (known.sum(axis=1) >= 2).all():
-            values = np.ma.masked_array(counts[np.clip(around, 0, len(counts) - 1)], ~known)
-            return int(np.ma.median(values, axis=1).sum())
-    return min(series.between(first - 1, first), series.between(last + 1, last + 2)) * len(hours)
+        found = values[np.where((around >= 0) & (around < len(series.counts)), around, -1)]
+        known = (~np.isnan(found)).sum(axis=1) >= 2
+        usual[known] = np.nanmedian(found[known], axis=1)
+    ends = np.cumsum([last - first + 1 for first, last, _ in runs])
+    return [int(some.sum()) for some in np.split(usual, ends[:-1])]
 
 
 @check("missing_parts", "notice")

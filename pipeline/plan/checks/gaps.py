@@ -152,10 +152,14 @@ def empty_hours(facts: PlanFacts) -> Finding | None:
     Events are near both ends of a gap, so a holiday or an early evening is not one. Hours are in UTC, where the clock
     skips none. Whole days, and hours whose files are missing, are left to their own checks.
     """
-    series, jump = facts.hours.by_hour(facts.history.total), skipped_hour(facts.hours)
+    series = facts.hours.by_hour(facts.history.total)
+    gaps = gaps_of(series, 1, _DAILY_NAME, _WEEK_OF_HOURS)
+    if not gaps:
+        return None
     days = [*lacking_files(facts), *gaps_of(days_of_source(facts), facts.thresholds.gap)]
     known = [(first * 24 - _OTHER_CLOCK, last * 24 + 23 + _OTHER_CLOCK) for first, last, _ in days]
     known += [(first, last) for first, last, _ in lacking_hours_of(facts)]
+    jump = skipped_hour(facts.hours)
     skipped = {f"{day} {jump.hour:02d}:00" for day in jump.days} if jump is not None else set()
 
     def is_found(gap: Gap) -> bool:
@@ -164,10 +168,9 @@ def empty_hours(facts: PlanFacts) -> Finding | None:
         others = any(begin <= gap.last and gap.first <= last for begin, last in known)
         return bool(near) and not others and hours_named(gap.first, gap.first) not in skipped
 
-    gaps = [gap for gap in gaps_of(series, 1, _DAILY_NAME, _WEEK_OF_HOURS) if is_found(gap)]
-    gaps.sort(key=lambda gap: (-gap.usual, gap.first))
+    found = sorted(filter(is_found, gaps), key=lambda gap: (-gap.usual, gap.first))
     return finding_of(
-        f"{pluralize(len(gaps), 'gap')} of hours without any event, in UTC, at hours when events are usual",
-        [f"{hours_named(gap.first, gap.last)} (at least {gap.usual:,} events are usual)" for gap in gaps],
+        f"{pluralize(len(found), 'gap')} of hours without any event, in UTC, at hours when events are usual",
+        [f"{hours_named(gap.first, gap.last)} (at least {gap.usual:,} events are usual)" for gap in found],
         most=_MOST_NAMED,
     )

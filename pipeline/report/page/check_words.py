@@ -156,12 +156,14 @@ _CHAPTERS = {
         "sampled", "mixed_types", "numbers_as_text", "amounts_as_text", "null_rate", "cut_values", "property_names",
     ),
     "Events by month": (
-        "renamed_event", "similar_names", "empty_days", "empty_hours", "empty_days_of_a_name", "spike", "spike_of_a_name", "level",
-        "level_of_a_name",
+        "renamed_event", "similar_names", "empty_days", "empty_hours", "empty_days_of_a_name", "spike",
+        "spike_of_a_name", "level", "level_of_a_name",
     ),
     "Where each field goes": ("max_unmapped", "unmatched_reference"),
     "Duplicates": ("near_duplicate", "key_not_unique"),
-    "Rows and files": ("missing_files", "missing_hours", "missing_parts", "overlapping_files", "ignored_files", "limit"),
+    "Rows and files": (
+        "missing_files", "missing_hours", "missing_parts", "overlapping_files", "ignored_files", "limit",
+    ),
 }  # fmt: skip
 """The checks that each chapter of the page has more about."""
 _LOOKS = {
