@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise, zip_longest
 
 from pipeline.survey.file_dates import LEAST_FILES, Dated, alike, dates_in
 
@@ -54,23 +54,29 @@ def hours_in(paths: Sequence[str]) -> dict[str, list[Dated]]:
     return {name: family.files for name, family in _families(paths).items() if family.sure}
 
 
+def _hours_in(path: str) -> Iterator[tuple[int, bool]]:
+    """The number after each date of a path as an hour since 1970, and whether it is spelled as only hours are."""
+    dates = list(dates_in(path))
+    for (day, found), after in zip_longest(dates, dates[1:]):
+        match = _HOUR.match(path, found.end())
+        if match is not None and (after is None or match.end() <= after[1].start()):
+            mark, hour, minutes, digit, end = match.groups()
+            folder = mark == "/" and end == "/" and hour
+            named = mark.strip("-_ /") or (hour and not mark)
+            yield day * 24 + int(hour or digit), bool(named or minutes or folder or (end and mark != "/"))
+
+
 def _families(paths: Sequence[str]) -> dict[str, _Family]:
     families: dict[str, _Family] = defaultdict(_Family)
     for path in paths:
-        hours = []
-        dates = list(dates_in(path))
-        for number, (day, found) in enumerate(dates):
-            match = _HOUR.match(path, found.end())
-            if match is not None and all(match.end() <= after.start() for _, after in dates[number + 1 :]):
-                mark, hour, minutes, digit, end = match.groups()
-                hours.append(day * 24 + int(hour or digit))
-                folder = mark == "/" and end == "/" and bool(hour)
-                sure = mark.strip("-_ /") != "" or (not mark and bool(hour)) or bool(minutes)
-                families[alike(path)].sure &= sure or folder or end != ""
-        if hours and hours[-1] - hours[0] < 24:
-            families[alike(path)].files.append(Dated(hours[0], max(hours[0], hours[-1] - 1), path))
+        found = list(_hours_in(path))
+        sure = [hour for hour, is_sure in found if is_sure]
+        hours, family = sure or [hour for hour, _ in found], families[alike(path)]
+        if hours and 0 <= hours[-1] - hours[0] < 24:
+            family.sure &= bool(sure)
+            family.files.append(Dated(hours[0], max(hours[0], hours[-1] - 1), path))
         else:
-            families[alike(path)].without = True
+            family.without = True
     for family in families.values():
         family.files.sort()
     return families
@@ -93,26 +99,28 @@ def missing_hours(paths: Sequence[str], shown: Callable[[int], bool] = lambda ho
                 for hour in range(before.last + 1, after.first)
                 if shown(hour) and (len(days) < LEAST_FILES or (hour // 24 in days and hour % 24 not in rare))
             ]
-            for _, run in groupby(enumerate(lacking), lambda pair: pair[1] - pair[0]):
-                hours = [hour for _, hour in run]
-                found.append(Dated(hours[0], hours[-1], after.path))
+            found += [Dated(first, last, after.path) for first, last in runs_of(lacking)]
     return sorted(found)
 
 
-def lacking_hours(paths: Sequence[str], earlier: Sequence[Sequence[str]], hours: Collection[int]) -> Iterator[int]:
-    """Those of the `hours` of a window for which a file is missing among its hourly files.
+def runs_of(hours: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The first and the last of hours that follow each other, of which there are several runs."""
+    for _, run in groupby(enumerate(hours), lambda pair: pair[1] - pair[0]):
+        several = [hour for _, hour in run]
+        yield several[0], several[-1]
+
+
+def lacking_hours(paths: Sequence[str], earlier: Sequence[Sequence[str]], hours: Collection[int]) -> list[int]:
+    """Those of the `hours` of a window for which its hourly files lack one.
 
     `earlier` has the files of other windows: an hour of day that less than half of them have is not expected.
     """
-    usual = [hourly_files(some) for some in earlier]
-    lacking = set()
+    usual, lacking = [hourly_files(some) for some in earlier], set()
     for name, files in hourly_files(paths).items():
         there = {hour for one in files for hour in range(one.first, one.last + 1)}
         known = [{one.first % 24 for one in some[name]} for some in usual if name in some]
-        for hour in hours:
-            if hour not in there and 2 * sum(hour % 24 in some for some in known) >= len(known):
-                lacking.add(hour)
-    yield from sorted(lacking)
+        lacking |= {hour for hour in {*hours} - there if 2 * sum(hour % 24 in some for some in known) >= len(known)}
+    return sorted(lacking)
 
 
 def missing_parts(paths: Sequence[str]) -> list[tuple[str, str]]:

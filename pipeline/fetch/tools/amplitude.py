@@ -11,12 +11,11 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from itertools import groupby
 from pathlib import Path
 
 from pipeline.fetch.checking import count_archived_lines
 from pipeline.fetch.tool import DAY, HOUR, MORE, Fetch, FetchContext, Fetched, RequestLimit, Tool, Window
-from pipeline.survey.file_hours import hours_in
+from pipeline.survey.file_hours import hours_in, runs_of
 
 _BY_BUCKET = "if one hour has more than 4 GB, let Amplitude export to a bucket and plan from there"
 
@@ -34,37 +33,28 @@ def _lacking(file: Path, window: Window) -> list[Window]:
     with zipfile.ZipFile(file) as archive:
         there = {one.first for files in hours_in(archive.namelist()).values() for one in files}
     hours = sorted({*range(window.since // HOUR, window.until // HOUR)} - there) if there else []
-    runs = ([hour for _, hour in run] for _, run in groupby(enumerate(hours), lambda pair: pair[1] - pair[0]))
-    return [Window(run[0] * HOUR, (run[-1] + 1) * HOUR) for run in runs]
+    return [Window(first * HOUR, (last + 1) * HOUR) for first, last in runs_of(hours)]
 
 
 def _open(context: FetchContext) -> Fetch:
     url = f"{context.base}/api/2/export"
     transport = context.transport
 
-    def _rows(window: Window, file: Path) -> int:
-        hours = {"start": _hour(window.since), "end": _hour(window.until - HOUR)}
-        try:
-            reply = transport.download("export", url, hours, file, _checked)
-        finally:
-            file.unlink(missing_ok=True)
-        if reply.status not in (200, 404):
-            transport.fail(f"{window}", url, reply, too_large=400, hint=_BY_BUCKET)
-        return int(reply.value) if reply.status == 200 else 0
-
-    def fetch(window: Window, file: Path) -> Fetched:
+    def rows_of(window: Window, file: Path) -> int | None:
+        """The rows of some hours, downloaded into a file; None if these have no events."""
         hours = {"start": _hour(window.since), "end": _hour(window.until - HOUR)}  # the last hour is included
         reply = transport.download("export", url, hours, file, _checked)
-        if reply.status == 200:
-            more = sum(
-                _rows(run, file.with_name(file.name + MORE))
-                for run in (_lacking(file, window) if context.count else ())
-            )
-            counted = {"": reply.value + more} if more else None
-            return Fetched(".zip", reply.value, {"": reply.value}, counted)
-        if reply.status != 404:
+        if reply.status not in (200, 404):
             transport.fail(f"{window}", url, reply, too_large=400, hint=_BY_BUCKET)
-        return Fetched()
+        return int(reply.value) if reply.status == 200 else None
+
+    def fetch(window: Window, file: Path) -> Fetched:
+        rows, other = rows_of(window, file), file.with_name(file.name + MORE)
+        if rows is None:
+            return Fetched()
+        more = sum(rows_of(run, other) or 0 for run in _lacking(file, window)) if context.count else 0
+        other.unlink(missing_ok=True)
+        return Fetched(".zip", rows, {"": rows}, {"": rows + more} if more else None)
 
     return fetch
 
