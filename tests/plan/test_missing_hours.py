@@ -3,8 +3,10 @@ nothing in a clean rhythm."""
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.api import survey_export
 from pipeline.models import Finding, SealedOptions
 from pipeline.plan.checks import run_checks
 from pipeline.plan.statistics.history import History, Series
@@ -192,3 +195,22 @@ def test_a_part_that_is_missing_between_others_is_found(paths: list[str], words:
     assert found(paths=paths, in_series=True) == {}
     assert found(paths=[f"part-{n}.json" for n in (1, 4, 9, 11)]) == {}
     assert found(paths=[f"{folder}/part-{n}.json" for folder in range(20) for n in (0, 1, 3)]) == {}
+
+
+def test_a_survey_names_what_is_missing_before_there_is_a_plan(tmp_path: Path) -> None:
+    """Days, hours and parts, each in one notice, with the file after the first."""
+    for name in (
+        *(f"web/2023-02-{day:02}.json" for day in (6, 7, 9)),
+        *(f"hourly/{named(FIRST + hour)}" for hour in range(30) if hour not in (1, *range(10, 22, 2))),
+        *(f"parts/part-{number}.json" for number in (0, 1, 3)),
+    ):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        row = b'{"event": "%b"}\n' % name.encode()
+        file.write_bytes(gzip.compress(row) if name.endswith(".gz") else row)
+    notices = {code: (where, detail) for code, where, detail in survey_export([str(tmp_path)]).notices}
+    said = "by the names of the files, there is no file for"
+    assert notices["missing_files"] == ("web/2023-02-09.json", f"{said} 2023-02-08")
+    assert notices["missing_parts"] == ("parts/part-3.json", f"{said} part 2")
+    hours = ", ".join(f"2023-01-30 {hour:02}:00" for hour in (1, 10, 12, 14, 16))
+    assert notices["missing_hours"] == ("hourly/7/7_2023-01-30_2#0.json.gz", f"{said} {hours} and 2 more")
