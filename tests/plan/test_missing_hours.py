@@ -162,7 +162,7 @@ def test_other_numbers_and_the_hour_that_spring_skips_are_not_missing() -> None:
     days = [START + timedelta(days) for days in range(40)]
     for paths in (
         [f"events_{day:%Y-%m-%d}_{part}.json" for day in days for part in range(1, 7)],
-        [f"events_{day:%Y-%m-%d}_{part}.json" for day in days for part in range(30)],
+        [f"events_{day:%Y-%m-%d}_{part}.json" for day in days for part in range(30) if day.day + part != 9],
         [f"{day:%Y-%m-%dT00:00:00Z}.json" for day in days],
         [f"{day:%Y-%m-%d}_{day + timedelta(1):%Y-%m-%d}.csv" for day in days],
     ):
