@@ -202,7 +202,7 @@ def _draw(console: Console, tool: Tool, found: FetchResult) -> None:
     words = f"Not counted: {pluralize(windows - found.counted, 'window')}; every file was read to its end."
     if found.fewer:
         more = f"{tool.title} counts more events than it gave in {pluralize(found.fewer, 'window')}"
-        words = f"Incomplete: {more}; backcast-fetch.json names them."
+        words = f"Incomplete: {more}; backcast-fetch.json names them. The same command fetches them again."
     elif found.counted == windows:
         words = f"Complete: {tool.title} counts no more events in any window."
     console.print(words, markup=False)

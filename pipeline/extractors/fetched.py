@@ -120,7 +120,7 @@ def describe_fetched(folder: str) -> str:
     fewer = [one.since for one in manifest.windows if one.fewer]
     if fewer:
         words += f"; {manifest.tool} counts more events than it gave in {pluralize(len(fewer), 'window')}"
-        words += f", the first starting {fewer[0]}"
+        words += f", the first starting {fewer[0]}; the same backcast fetch asks for them again"
     if short := [one.of for one in manifest.pages if one.fewer]:
         words += f"; {manifest.tool} counts more than it gave of {', '.join(short)}"
     return words

@@ -31,7 +31,7 @@ from pipeline.extractors.fetched import (
     read_manifest,
     refuse_changed,
 )
-from pipeline.fetch.tool import DAY, Fetched, Page, Window, seconds_of, stamp
+from pipeline.fetch.tool import DAY, MORE, Fetched, Page, Window, seconds_of, stamp
 from pipeline.files import sync_folder, write_atomically
 
 _SETTINGS = {
@@ -39,6 +39,7 @@ _SETTINGS = {
     "window": "--window", "count": "--no-count", "extras": "--with", "uuids": "the list of --uuids",
 }  # fmt: skip
 _PARTIAL = ".part"
+_OURS = (NEW, _PARTIAL, _PARTIAL + MORE)
 _LABEL = r"(\d{4}-\d\d-\d\d|\d{8}T\d{6}_\d{8}T\d{6})"
 """What `_label` returns."""
 
@@ -57,14 +58,38 @@ class Folder:
     def partial(self) -> Path:
         return self.path / _PARTIAL
 
+    def reopen(self) -> None:
+        """If no window is left, those of which the tool counts more events than it gave are: they may be whole now."""
+        self.left = self.left or [
+            Window(seconds_of(one.since), seconds_of(one.until)) for one in self.manifest.windows if one.fewer
+        ]
+
     def divide(self, pieces: Sequence[Window]) -> None:
         """Replace the first remaining window with these, durably."""
+        self._forget()
         self.left[:1] = pieces
         self._write()
 
+    def _forget(self) -> None:
+        """Forget, durably, what an earlier run fetched for the first remaining window."""
+        for one in self.manifest.windows:
+            if one.since == stamp(self.left[0].since):
+                self._write(windows=tuple(other for other in self.manifest.windows if other is not one))
+                if one.file:
+                    (self.path / one.file).unlink(missing_ok=True)
+
     def commit(self, fetched: Fetched) -> None:
-        """Keep what the first remaining window gave, durably; the window then counts as fetched."""
-        window = self.left.pop(0)
+        """Keep what the first remaining window gave, durably; the window then counts as fetched. If an earlier run got
+        as much of a window that the tool still does not give whole, that stays."""
+        window = self.left[0]
+        before = next((one.rows for one in self.manifest.windows if one.since == stamp(window.since)), -1)
+        if fetched.fewer and fetched.rows <= before:
+            self.left.pop(0)
+            self.partial().unlink(missing_ok=True)
+            self._write()
+            return
+        self._forget()
+        self.left.pop(0)
         counted = None if fetched.counted is None else sum(fetched.counted.values())
         entry = FetchedWindow(
             since=stamp(window.since), until=stamp(window.until), rows=fetched.rows, counted=counted,
@@ -74,7 +99,7 @@ class Folder:
             entry = self._named(entry, f"{self.manifest.tool}-{_label(window)}{fetched.suffix}")
         else:
             self.partial().unlink(missing_ok=True)
-        self._write(windows=(*self.manifest.windows, entry))
+        self._write(windows=tuple(sorted((*self.manifest.windows, entry), key=lambda one: one.since)))
 
     def commit_page(self, page: Page, *, fewer: bool) -> None:
         """Keep the next page of the first that waits, durably. Without a cursor it is the last one."""
@@ -132,7 +157,7 @@ def opened(path: Path, fresh: FetchManifest) -> Iterator[Folder]:
             ) from None
         manifest = read_manifest(str(path))
         if manifest is None:
-            others = sorted({entry.name for entry in path.iterdir()} - {NEW, _PARTIAL})
+            others = sorted({entry.name for entry in path.iterdir()} - {*_OURS})
             if others:
                 raise UsageError(
                     f"{path} contains other files, such as {others[0]}", hint="choose a new folder with --out"
@@ -168,7 +193,7 @@ def _remove_unnamed(folder: Folder) -> None:
     for path in folder.path.iterdir():
         if ours.fullmatch(path.name) and path.name not in named:
             path.unlink()
-    for name in (NEW, _PARTIAL):
+    for name in _OURS:
         with contextlib.suppress(FileNotFoundError):
             (folder.path / name).unlink()
 

@@ -78,7 +78,8 @@ def fetch_export(
 
     `tool` is mixpanel, amplitude or posthog; a moment is a date or time as a string, a datetime with an offset, or µs
     since 1970. The keys are read from `environment`. A fetch that was stopped continues when this is called again with
-    the same options. `progress` is called with the window that begins, and how many seconds of the total are done.
+    the same options; if it ended, windows for which the tool counts more events than it gave are fetched again.
+    `progress` is called with the window that begins, and how many seconds of the total are done.
 
     Raises UsageError, Refused if the tool refuses a request, Unfinished if it cannot answer now, Busy, and
     UnreadableExport if a fetched file has changed.
@@ -110,6 +111,7 @@ def fetch_export(
         fetch = chosen.open(context)
         with opened(Path(folder), fresh) as place:
             fetched = 0
+            place.reopen()
             if place.left or place.manifest.waiting:
                 _warn_of_hours(chosen, len(place.left), warn)
                 fetched = _fetch_all(place, fetch, chosen, whole, progress, frozenset() if chosen.picks else ids)

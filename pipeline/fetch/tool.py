@@ -25,6 +25,8 @@ HOUR, DAY = 3600, 86_400
 GROUP = "group:KEY=ID"
 """How the group profiles of one key are asked for, by the tool's id of that key."""
 LATER = "run the same command again later; what else was fetched is kept"
+MORE = ".more"
+"""The ending of a file next to a window's, into which a tool may download more for a moment."""
 
 
 class Window(NamedTuple):

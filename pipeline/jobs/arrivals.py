@@ -5,7 +5,8 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import date, datetime, timedelta
 from hashlib import sha256
 from os import fspath
 from pathlib import Path
@@ -24,6 +25,13 @@ from pipeline.models import Part
 from pipeline.plan.precheck import with_tables_apart
 from pipeline.plan.sealed.manifest import Plan, as_name
 from pipeline.storage import FileStatus
+from pipeline.survey.file_dates import hours_named
+from pipeline.survey.file_hours import lacking_hours, runs_of
+from pipeline.timestamps import HOUR
+from pipeline.zone_clock import ZoneClock
+
+_ENOUGH_WINDOWS = 4
+"""From this number on, windows show which hours have files."""
 
 
 class RecordedPart(NamedTuple):
@@ -39,7 +47,8 @@ class Arrivals(NamedTuple):
     """The new or changed files of a window. `absent` says why there is no file at all, "" if there are some.
 
     `replaced` are recorded parts that are gone or now have other content; `touched` are those with the same content
-    under the same name, but another time. `content` is a digest of the parts that now have other content.
+    under the same name, but another time. `content` is a digest of the parts that now have other content. `names` are
+    all parts at the window's path.
     """
 
     files: tuple[str, ...] = ()
@@ -47,6 +56,7 @@ class Arrivals(NamedTuple):
     replaced: tuple[str, ...] = ()
     touched: tuple[RecordedPart, ...] = ()
     content: str = ""
+    names: tuple[str, ...] = ()
 
 
 def may_have_changed(job: Job, window: Window, recorded: Mapping[str, RecordedPart]) -> bool:
@@ -124,7 +134,30 @@ def find_arrivals(job: Job, window: Window, recorded: Mapping[str, RecordedPart]
 
     files = tuple(dict.fromkeys(part.file for part in source.parts if is_new(part)))
     replaced = tuple(name for name in recorded if name not in found)
-    return Arrivals(files, replaced=replaced, touched=tuple(touched), content=content.hexdigest())
+    names = tuple(name_of(part.file, part.member, job.folder) for part in source.parts)
+    return Arrivals(files, replaced=replaced, touched=tuple(touched), content=content.hexdigest(), names=names)
+
+
+def lacks_hours(
+    job: Job, window: Window, names: Collection[str], earlier: Callable[[str], Mapping[str, Sequence[str]]]
+) -> str:
+    """The hours of a day for which its hourly files lack one, in words; "" if none is expected.
+
+    An hour that the calendar does not show is not expected, nor one that few of the latest windows have: of the same
+    weekday, once there are enough of them. `earlier` returns the names of the windows before one.
+    """
+    if job.calendar.kind != "day":
+        return ""
+    first = (window.wall - datetime(1970, 1, 1)) // timedelta(hours=1)
+    clock = ZoneClock([(job.calendar.zone, "")])
+    shown = [hour for hour in range(first, first + 24) if clock.to_utc(hour * HOUR)[1] != "nonexistent_time"]
+    if not lacking_hours(list(names), [], shown):
+        return ""
+    days = earlier(window.label)
+    weekday = [label for label in days if date.fromisoformat(label).weekday() == window.wall.weekday()]
+    alike = next((some for some in (weekday, list(days)) if len(some) >= _ENOUGH_WINDOWS), [])
+    lacking = lacking_hours(list(names), [days[label] for label in alike], shown)
+    return f"no file for {', '.join(hours_named(*run) for run in runs_of(lacking))}" if lacking else ""
 
 
 def late_files(arrivals: Arrivals, folder: Path) -> tuple[str, ...]:

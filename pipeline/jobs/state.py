@@ -163,6 +163,12 @@ class State:
         rows = self._database.execute("select path, bytes, mtime_ns, digest from parts where window = ?", (window,))
         return {row[0]: RecordedPart(*row) for row in rows}
 
+    def parts_before(self, window: str) -> dict[str, list[str]]:
+        """The paths of the parts of the five weeks of windows before one, by window."""
+        labels = "select distinct window from parts where window < ? order by window desc limit 35"
+        rows = self._database.execute(labels, (window,)).fetchall()
+        return {label: [*self.parts(label)] for (label,) in rows}
+
     def facts(self) -> dict[str, str]:
         """What is remembered about the job (`remember`), including what the state belongs to."""
         return dict(self._database.execute("select key, value from meta"))

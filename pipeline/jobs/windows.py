@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from pipeline.errors import (
     UnreadableExport,
     UnsafePlan,
 )
-from pipeline.jobs.arrivals import Arrivals, find_arrivals, is_there, late_files, may_have_changed, name_of
+from pipeline.jobs.arrivals import Arrivals, find_arrivals, is_there, lacks_hours, late_files, may_have_changed, name_of
 from pipeline.jobs.calendar import Window
 from pipeline.jobs.hooks import JobHooks, WindowRun
 from pipeline.jobs.job import Job, plan_directory, windows_folder
@@ -160,7 +160,11 @@ class WindowRunner:
             if late:
                 self._plan(window, late)
         elif arrivals.files:
-            self._plan(window, arrivals.files)
+            lacks = "" if done or self.job.missing == "done" else self._lacks_hours(window, arrivals.names)
+            if lacks:
+                self._miss(label, lacks)
+            else:
+                self._plan(window, arrivals.files)
         elif done:
             self._end_notice(label, noticed)
         elif (arrivals.absent and not recorded) or self.state.was_replaced(label):
@@ -208,15 +212,18 @@ class WindowRunner:
             self.state.remember(**{f"ignored {window.label}": arrivals.content})
             self._mark(window.label, "done", f"{detail}{IGNORED}")
 
+    def _lacks_hours(self, window: Window, names: Collection[str]) -> str:
+        return lacks_hours(self.job, window, names, self.state.parts_before)
+
     def _miss(self, label: str, why: str) -> None:
-        """Report that no file is at the window's path."""
+        """Report that no file is at the window's path, or not those of all hours."""
         if self.state.was_replaced(label):
             self._mark(label, "waiting", f"{why}, but a part of it was sent")
         else:
             self._mark(label, "done" if self.job.missing == "done" else "waiting", why)
         if self.job.missing == "stop":
             raise UnreadableExport(
-                f"window {label} has no files: {why}",
+                f"window {label} lacks files: {why}",
                 hint="add the files, or write `missing: wait` or `missing: done` in the job file",
             )
 
@@ -364,7 +371,10 @@ class WindowRunner:
     def _record(self, attempt: Attempt, plan: Plan, directory: Directory) -> None:
         """Record that everything of the plan is settled or refused, so the window is done."""
         attempt = self.state.record(attempt, plan, directory, self.job.folder, read_back=bool(self.reader))
-        self._report(attempt.window, "done", attempt=attempt, plan=plan)
+        lacks = self._lacks_hours(self.job.calendar.window(attempt.window), self.state.parts(attempt.window))
+        if lacks:
+            self.state.mark(attempt.window, "done", lacks)
+        self._report(attempt.window, "done", lacks, attempt, plan)
         if attempt.refused:
             error = refusal(directory)
             hint = f"{error.hint}; they are sent again only if their file changes"

@@ -20,10 +20,10 @@ from pipeline.clock_offsets import offset_name
 from pipeline.errors import UsageError
 from pipeline.files import may_replace, private, write_atomically
 from pipeline.option_types import words_of
-from pipeline.plan.file_dates import files_of_days
 from pipeline.report.state import NextStep
 from pipeline.report.terminal.steps import show_step
 from pipeline.report.terminal.tables import bounded, number, show_counts, show_notices, show_table, table, text
+from pipeline.survey.file_dates import files_of_days
 from pipeline.survey.shape import DISTINCT_ID, EVENT, TIMESTAMP, UUID, Survey
 from pipeline.text import pluralize, printable, quoted
 

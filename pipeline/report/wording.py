@@ -79,6 +79,7 @@ ADVICE = {
     "merges": "read the merges in identities.jsonl of the plan; raise `up-to`, or set `merges: hold`",
     "empty_days": "look for the files of these days and export them again; `backcast survey EXPORT` shows the range"
     " of times, and --gap DAYS allows shorter gaps",
+    "empty_hours": "look for the files of these hours and export them again",
     "empty_days_of_a_name": "ask whether the event was not recorded then, or export these days again; --gap DAYS"
     " allows shorter gaps",
     "spike": "look at rows of that day: a test, a loop, bots, or files given twice. Plan the day alone with"
@@ -107,6 +108,9 @@ ADVICE = {
     "similar_names": "if they are one event, give them one name: in the mapping, `OLD NAME: NEW NAME` under `events`",
     "missing_files": "export these days and give their files to the same plan; if they had no events, nothing is"
     " missing; --gap DAYS allows fewer days",
+    "missing_hours": "export these hours and give their files to the same plan; if the tool writes no file for an hour"
+    " without events, nothing is missing",
+    "missing_parts": "download the parts again; if the program leaves empty parts out, nothing is missing",
     "overlapping_files": "compare rows of both files: a row with the source id of another is left out already, the"
     " other rows are sent. Leave a file out only if the other has all of its rows; rows without a source id are"
     " sent twice, unless --collapse-identical",

@@ -18,6 +18,8 @@ from pipeline.mapper import load
 from pipeline.models import BLOCK_BYTES, BrokenRow, Notice, Part, Source
 from pipeline.survey.clock import Clock
 from pipeline.survey.fields import Fields
+from pipeline.survey.file_dates import days_named, hours_named, missing_days
+from pipeline.survey.file_hours import missing_hours, missing_parts
 from pipeline.survey.profile import MOST_DAYS, MOST_MONTHS, Profile
 from pipeline.survey.recognition import recognised_by
 from pipeline.survey.roles import PROBE_ROWS, Roles, guess, look_up
@@ -33,6 +35,7 @@ RECOGNISED_ROWS = 50
 """How many rows of a part are read to recognise its tool."""
 TOP_EVENTS = 100
 DETAIL_CHARACTERS = 200
+_NAMED = 5
 _SAMPLE_BLOCK_BYTES = 256 * 1024
 
 
@@ -196,5 +199,22 @@ class _Walk:
             ),
             broken=self.broken,
             warnings=dict(self.warnings.most_common()),
-            notices=[(note.code, note.where, note.detail) for note in (*self.source.notes, *self.notices)],
+            notices=[
+                (note.code, note.where, note.detail)
+                for note in (*self.source.notes, *self.notices, *_missing([part.path for part in self.parts]))
+            ],
         )
+
+
+def _missing(paths: list[str]) -> Generator[Notice]:
+    """Days, hours and parts that the names of files leave out."""
+    found = {
+        "missing_files": [(days_named(first, last), path) for first, last, path in missing_days(paths)],
+        "missing_hours": [(hours_named(first, last), path) for first, last, path in missing_hours(paths)],
+        "missing_parts": [(f"part {numbers}", path) for numbers, path in missing_parts(paths)],
+    }
+    for code, some in found.items():
+        if some:
+            named = ", ".join(words for words, _ in some[:_NAMED])
+            more = f" and {len(some) - _NAMED:,} more" if len(some) > _NAMED else ""
+            yield Notice(code, some[0][1], f"by the names of the files, there is no file for {named}{more}")

@@ -218,17 +218,17 @@ class Continuity(msgspec.Struct, frozen=True, kw_only=True):
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """What landed against what was settled. `proved`: all that was sent is there, once and as it was sent.
 
-        `differences` are the first of each kind; the file `differences.jsonl` of the plan has all. `scope` are the
-        properties that an event must have to be compared, {} for the whole project; `extras` are the cells with the most
-        events that do not belong to the plan, which count as `extra` in a project that has only this plan. `to` is the
-        address that was compared, "" for the embedded local service; `at` is when (ISO 8601, UTC). `state` is the plan's
-        state afterwards, which a report has by itself.
+    `differences` are the first of each kind; the file `differences.jsonl` of the plan has all. `scope` are the
+    properties that an event must have to be compared, {} for the whole project; `extras` are the cells with the most
+    events that do not belong to the plan, which count as `extra` in a project that has only this plan. `to` is the
+    address that was compared, "" for the embedded local service; `at` is when (ISO 8601, UTC). `state` is the plan's
+    state afterwards, which a report has by itself.
 
-        `uuids` says whether all were compared, or those of days whose counts differ. `settled` is how long ago, in seconds,
-        the last event was accepted when reading began, None if nothing was sent. `resolved_doubts` counts `batches`, and
-        their `events`, that were sent again because no answer came (`pipeline.ledger.read_doubts`). `kept` are the kinds of
-        differences that an earlier, deeper verification found and that stay; then `values` and `people` come from that one
-        (`pipeline.verify.earlier`). `by_plan` is there for a plan with `--provenance plan` that is not a job's. `repair` is
+    `uuids` says whether all were compared, or those of days whose counts differ. `settled` is how long ago, in seconds,
+    the last event was accepted when reading began, None if nothing was sent. `resolved_doubts` counts `batches`, and
+    their `events`, that were sent again because no answer came (`pipeline.ledger.read_doubts`). `kept` are the kinds of
+    differences that an earlier, deeper verification found and that stay; then `values` and `people` come from that one
+    (`pipeline.verify.earlier`). `by_plan` is there for a plan with `--provenance plan` that is not a job's. `repair` is
     what was sent again, if that was requested; then the other fields come from the verification after it. `continuity`
     is there if it was requested, and proves or disproves nothing.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import zipfile
 from dataclasses import replace
@@ -115,7 +116,7 @@ def test_what_is_too_large_for_amplitude_is_divided_down_to_hours(tmp_path: Path
     """A 400 halves the window; each hour is fetched exactly once, and no hour is asked for alone if it fits together
     with others."""
     api = Amplitude([START + 9 * HOUR + n for n in range(20)] + [START + 17 * HOUR], most=20)
-    found, asked = fetched(api, tmp_path)
+    found, asked = fetched(api, tmp_path, count=False)
     hours = [(one.query["start"][-2:], one.query["end"][-2:]) for one in asked]
     assert hours == [("00", "23"), ("00", "11"), ("12", "23")]
     halves = ("20230301T000000_20230301T120000", "20230301T120000_20230302T000000")
@@ -176,6 +177,54 @@ def test_a_count_that_stays_larger_is_recorded(name: str, tmp_path: Path) -> Non
     assert found.manifest.windows[0].fewer == (("Step 0", "Step 1", "Step 2") if name == "mixpanel" else ("",))
     survey = pipeline.survey_export([str(tmp_path / "export")])
     assert any("counts more events than it gave" in sentence for _, _, sentence in survey.notices)
+
+
+def without_a_file(said: Canned) -> Canned:
+    """The archive, whole in itself, but without its second file."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(said.body)) as before, zipfile.ZipFile(content, "w") as after:
+        for name in before.namelist()[:1] + before.namelist()[2:]:
+            after.writestr(name, before.read(name))
+    return replace(said, body=content.getvalue())
+
+
+def test_an_hour_that_amplitudes_archive_lacks_is_asked_for(tmp_path: Path) -> None:
+    """If the hour has events, the window is fetched again; hours that have none stay away from the archive."""
+    api = Amplitude([START + hour * HOUR + minute for hour in (2, 3, 4, 9) for minute in range(5)])
+    found, asked = fetched(replace(api, faults={0: without_a_file}), tmp_path / "passing")
+    assert (found.rows, found.fewer) == (20, 0)
+    asked_for = [(one.query["start"][-2:], one.query["end"][-2:]) for one in asked]
+    empty = [("00", "01"), ("05", "08"), ("10", "23")]
+    assert asked_for == [("00", "23"), empty[0], ("03", "03"), *empty[1:], ("00", "23"), *empty]
+    faults = dict.fromkeys((0, 5, 10), without_a_file)
+    found, _ = fetched(replace(api, faults=faults), tmp_path / "lasting")
+    assert (found.rows, found.fewer, found.manifest.windows[0].counted) == (15, 1, 20)
+    assert sorted(files(tmp_path / "lasting")) == ["amplitude-2023-03-01.zip", MANIFEST]
+
+
+@pytest.mark.parametrize("name", ["mixpanel", "posthog"])
+def test_a_window_with_fewer_events_is_fetched_again_by_the_same_command(name: str, tmp_path: Path) -> None:
+    """It replaces what was there if it is more, whatever the tool does meanwhile, and the other windows stay."""
+    short = Mixpanel(APIS[name].events[:-1]) if name == "mixpanel" else replace(APIS[name])
+    more = instead(200, {"results": [[99]]})
+    with exporting(short) as server:
+        if isinstance(short, Mixpanel):
+            short.uncounted = 1
+        else:
+            short.faults = {0: more, 2: more, 4: more}
+        before = fetch(short, server, tmp_path, 4)
+        kept = files(tmp_path)
+        again = fetch(short, server, tmp_path, 4)
+        assert (before.fewer > 0, again.fewer) == (True, before.fewer if name == "mixpanel" else 0)
+        assert name == "posthog" or files(tmp_path) == kept
+        if isinstance(short, Mixpanel):
+            short.uncounted = 0
+        whole = fetch(short, server, tmp_path, 4)
+        assert (whole.fewer, whole.rows, whole.manifest.left) == (0, before.rows, ())
+        assert [one.since for one in whole.manifest.windows] == [one.since for one in before.manifest.windows]
+        requests = len(server.asked)
+        assert fetch(short, server, tmp_path, 4).fetched == 0
+        assert len(server.asked) == requests
 
 
 def test_a_count_that_is_refused_is_asked_for_once(tmp_path: Path) -> None:

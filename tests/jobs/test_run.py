@@ -6,12 +6,14 @@ import gzip
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pipeline.jobs import load_job, read_history, state_file
 from pipeline.local_service import LocalService
 from tests.support.deliveries import COLUMNS, Asked, Reply, passed_on, serving
-from tests.support.jobs import LATE, code, copies, days, outcomes, put, row, run, sent_once, write_job
+from tests.support.jobs import LATE, code, copies, days, outcomes, put, ran, row, run, sent_once, write_job
 
 DAY = timedelta(days=1)
 ONE, TWO, THREE = {"until": "2024-01-02"}, {"until": "2024-01-03"}, {"until": "2024-01-04"}
@@ -180,3 +182,47 @@ def test_refused_events_are_reported_and_do_not_keep_a_window_open(tmp_path: Pat
         done = run(job)
         assert (outcomes(done), code(done)) == ({"2024-01-01": "done", "2024-01-02": "done"}, 5)
         assert (service.count(), run(job).windows) == (19, [])
+
+
+def test_a_day_waits_for_the_hours_that_its_files_lack(tmp_path: Path, service: LocalService) -> None:
+    """It says which; `missing: done` sends the others and keeps the hour in the history until its file comes."""
+
+    def put_hours(day: int, *without: int) -> list[dict[str, Any]]:
+        rows = [row(day, hour, timestamp=f"2024-01-{day:02d}T{hour:02d}:30:00Z") for hour in range(24)]
+        for hour in {*range(24)} - {*without}:
+            put(tmp_path, day, [rows[hour]], f"7_2024-01-{day:02d}_{hour}#0.jsonl")
+        return [one for hour, one in enumerate(rows) if hour not in without]
+
+    rows, others = put_hours(1, 13, 14), put_hours(2)
+    job = write_job(tmp_path, service.url, missing="wait", lookback="2", **TWO)
+    for _ in range(2):
+        done = run(job)
+        assert outcomes(done)["2024-01-01"] == "waiting"
+        assert code(done) == 6
+        assert done.windows[0].detail == "no file for 2024-01-01 13:00 to 14:00 (2 hours)"
+    assert sent_once(service, others)
+    job = write_job(tmp_path, service.url, missing="stop", lookback="2", **TWO)
+    assert code(run(job)) == 3
+    job = write_job(tmp_path, service.url, missing="done", lookback="2", **TWO)
+    done = run(job)
+    assert (outcomes(done)["2024-01-01"], code(done)) == ("done", 0)
+    assert sent_once(service, [*rows, *others])
+    windows, _ = read_history(state_file(load_job(job).state))
+    assert [window.detail for window in windows] == ["no file for 2024-01-01 13:00 to 14:00 (2 hours)", ""]
+    assert "no file for 2024-01-01 13:00 to 14:00 (2 hours)" in ran(job, "--history")[1]
+    put_hours(1)
+    run(job)
+    windows, _ = read_history(state_file(load_job(job).state))
+    assert [window.detail for window in windows] == ["", ""]
+
+
+def test_an_hour_without_files_in_most_days_is_not_waited_for(tmp_path: Path, service: LocalService) -> None:
+    """Some tools write no file for a quiet hour: once four days show it, a job expects none."""
+    job = write_job(tmp_path, service.url, missing="done", until="2024-01-07")
+    for day in range(1, 7):
+        for hour in range(24):
+            if hour not in (3, *((7,) if day == 6 else ())):
+                put(tmp_path, day, [row(day, hour)], f"7_2024-01-{day:02d}_{hour}#0.jsonl")
+    run(job)
+    windows, _ = read_history(state_file(load_job(job).state))
+    assert [window.detail[-5:] for window in windows] == ["03:00"] * 4 + ["", "07:00"]

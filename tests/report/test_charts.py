@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.charts.calendar import calendar
 from pipeline.charts.rate import MOST_BARS, rate
-from pipeline.plan.file_dates import files_of_days
+from pipeline.survey.file_dates import files_of_days
 
 START = 1_700_000_000
 COUNTS = st.dictionaries(st.integers(0, 200_000).map(lambda second: START + second), st.integers(1, 9_000), max_size=40)

@@ -28,7 +28,6 @@ from pipeline.options import PlanOptions
 from pipeline.plan.sealed.facts import Coverage, TrackingSeal
 from pipeline.plan.sealed.manifest import Example, PeopleSeal, RowCounts
 from pipeline.plan.statistics.activity import Activity
-from pipeline.plan.statistics.daily_counts import day_name
 from pipeline.plan.statistics.drift import DriftFacts
 from pipeline.plan.statistics.history import History
 from pipeline.plan.statistics.hours import HourHistory
@@ -43,8 +42,8 @@ _LEVELS = get_args(Level)
 _EXAMPLES, _EXAMPLES_SHOWN = 20, 3
 STOPPED_BY_RULE = "stops this plan because --stop-on or the checks file says so"
 _WEIGHTIEST = (
-    "night_by_day", "clock_jump", "clock_change", "missing_files", "empty_days", "overlapping_files", "near_duplicate",
-    "key_not_unique", "level", "spike", "inhuman_rate", "renamed_event",
+    "night_by_day", "clock_jump", "clock_change", "missing_files", "missing_hours", "empty_days", "empty_hours",
+    "overlapping_files", "near_duplicate", "key_not_unique", "level", "spike", "inhuman_rate", "renamed_event",
 )  # fmt: skip
 """Within a level, these checks come first: a wrong clock moves all of history, and a file that is missing now needs a
 plan of its own later. A finding about a single property can often stay as it is."""
@@ -196,13 +195,6 @@ def stated(
     none."""
     found = list(options) or msgspec.UNSET
     return Finding("", level, sentence, count, list(examples[:_EXAMPLES]), found) if count else None
-
-
-def days_named(first: int, last: int) -> str:
-    """Days since 1970 as `2021-03-01`, or as `2021-03-01 to 2021-03-04 (4 days)`."""
-    if first == last:
-        return day_name(first)
-    return f"{day_name(first)} to {day_name(last)} ({last - first + 1:,} days)"
 
 
 def run_checks(facts: PlanFacts) -> list[Finding]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.plan.sealed.facts import HoursSeal
-from pipeline.plan.statistics.history import Series
+from pipeline.plan.statistics.history import NO_SERIES, Series
 from pipeline.timestamps import DAY
 from pipeline.zone_clock import QUARTER, ZoneClock
 
@@ -54,12 +54,20 @@ class HourHistory:
     def days(self, total: Series) -> Series:
         """The events of each day of the source's clock, for the days of `total` (the same by UTC day) and a day more at
         each end."""
-        days = self.walls // QUARTERS_A_DAY
-        some = (days >= total.first - 1) & (days <= total.last + 1)
+        return self._series(self.walls // QUARTERS_A_DAY, total.first - 1, total.last + 1) or total
+
+    def by_hour(self, total: Series, *, source: bool = False) -> Series:
+        """The events of each hour in UTC, or on the source's clock, for the days of `total`."""
+        quarters = self.walls if source else self.quarters
+        return self._series(quarters // 4, total.first * 24, total.last * 24 + 23) or NO_SERIES
+
+    def _series(self, places: Counts, first: int, last: int) -> Series | None:
+        """The events at each place from `first` to `last`; None without any."""
+        some = (places >= first) & (places <= last)
         if not some.any():
-            return total
-        first = int(days[some][0])
-        return Series(first, by_place(days[some] - first, self.events[some], int(days[some][-1]) - first + 1))
+            return None
+        first, last = int(places[some].min()), int(places[some].max())
+        return Series(first, by_place(places[some] - first, self.events[some], last - first + 1))
 
     @property
     def on_first_clock(self) -> Counts:

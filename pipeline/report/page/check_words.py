@@ -39,8 +39,11 @@ _LINES = {
     "not_in_time_order": _Line("{count} not in time order; a person keeps the value that arrives last. Expected?"),
     "clock_jump": _Line("{}. Did the source's clock change?"),
     "missing_files": _Line("No file for {}. Is the export complete?", " before "),
+    "missing_hours": _Line("No file for {}. Is the export complete?", " before "),
+    "missing_parts": _Line("Parts of files are missing: {}. Is the export complete?"),
     "overlapping_files": _Line("Files of the same days: {}. Are rows of one in the other?", " in "),
     "empty_days": _Line("No events at all {}. Is the export complete?", " (at least ", 5),
+    "empty_hours": _Line("No events at all {} UTC. Is the export complete?", " (at least ", 3),
     "empty_days_of_a_name": _Line("No events of {}. Is the export complete?"),
     "spike": _Line("Unusually many events on {}. Expected?", "), "),
     "spike_of_a_name": _Line("Unusually many events of {}. Expected?"),
@@ -154,12 +157,14 @@ _CHAPTERS = {
     ),
     "Tracking plan": ("tracking_plan", "tracking_plan_not_checked"),
     "Events by month": (
-        "renamed_event", "similar_names", "empty_days", "empty_days_of_a_name", "spike", "spike_of_a_name", "level",
-        "level_of_a_name",
+        "renamed_event", "similar_names", "empty_days", "empty_hours", "empty_days_of_a_name", "spike",
+        "spike_of_a_name", "level", "level_of_a_name",
     ),
     "Where each field goes": ("max_unmapped", "unmatched_reference"),
     "Duplicates": ("near_duplicate", "key_not_unique"),
-    "Rows and files": ("missing_files", "overlapping_files", "ignored_files", "limit"),
+    "Rows and files": (
+        "missing_files", "missing_hours", "missing_parts", "overlapping_files", "ignored_files", "limit",
+    ),
 }  # fmt: skip
 """The checks that each chapter of the page has more about."""
 _LOOKS = {
@@ -172,7 +177,8 @@ _LOOKS = {
     ),
     _SURVEY: (
         "rounded_value", "cut_values", "null_rate", "night_by_day", "clock_jump", "clock_change",
-        "zero_events", "empty_days", "empty_days_of_a_name", "ignored_files", "missing_files", "overlapping_files",
+        "zero_events", "empty_days", "empty_hours", "empty_days_of_a_name", "ignored_files", "missing_files",
+        "missing_hours", "missing_parts", "overlapping_files",
     ),
 }  # fmt: skip
 """The checks that each command shows more of."""

@@ -13,12 +13,12 @@ from pipeline.charts.bars import bar, hour_chart
 from pipeline.charts.calendar import calendar
 from pipeline.clock_offsets import offset_name
 from pipeline.extractors import describe
-from pipeline.plan.file_dates import files_of_days
 from pipeline.plan.sealed.facts import HoursSeal
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import DUPLICATES, OTHERS, Report
 from pipeline.report.registry import Values, on_first_screen, on_page, on_terminal
 from pipeline.report.terminal.tables import bounded
+from pipeline.survey.file_dates import files_of_days
 from pipeline.text import printable
 
 MOST_ON_PAGE = 100

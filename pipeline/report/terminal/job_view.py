@@ -194,6 +194,11 @@ def show_history(
         console.print(shown)
     outcome = _COLUMNS.index("outcome")
     lines = {f"{label} {cells[outcome]}: {detail}": style for label, _, cells, style, detail in rows if detail}
+    lines |= {
+        f"{one.label} done: {one.detail}": "yellow"
+        for one in windows
+        if one.label in before and one.state == "done" and one.detail and not one.exported_again
+    }
     if lines:
         console.print()
     for line, style in lines.items():  # a window that every run stops says so once

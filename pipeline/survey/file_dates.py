@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import date
 from itertools import pairwise
 from typing import NamedTuple
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _DATE = re.compile(
-    r"(?<!\d)((?:19|20)\d\d)(?:([-_./])(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])|(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]))(?!\d)"
+    r"(?<!\d)((?:19|20)\d\d)(?:([-_./])(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])|(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]))"
+    r"(?=(?:[01]\d|2[0-3])?(?!\d))"  # an hour may follow
     r"|(?:year|y)=((?:19|20)\d\d)/(?:month|m)=(\d\d?)/(?:day|d)=(\d\d?)(?!\d)",
     re.ASCII,
 )
 _NUMBER = re.compile(r"\d+|(?<![0-9a-z])[0-9a-f]{8,}(?:-[0-9a-f]+)*", re.ASCII)
 _COPY = re.compile(r"(?: \(\d+\)| ?- ?copy(?: ?\d*)| copy(?: \d+)?)(?=\.[^/]*$|$)", re.IGNORECASE)
-_LEAST_DAYS, _REGULAR = 14, 0.9
+LEAST_FILES, _REGULAR = 3, 0.9
+"""From this many files on, their dates and hours show how often a tool exports."""
 
 
 class Dated(NamedTuple):
@@ -28,21 +31,27 @@ class Dated(NamedTuple):
     path: str
 
 
+def dates_in(path: str) -> Iterator[tuple[int, re.Match[str]]]:
+    """The dates in a path, each as a day since 1970, and where it stands."""
+    for match in _DATE.finditer(path):
+        year, month, day = (int(one) for one in (*match.groups()[:1], *match.groups()[2:]) if one is not None)
+        with suppress(ValueError):
+            yield date(year, month, day).toordinal() - _EPOCH, match
+
+
+def alike(path: str) -> str:
+    """What files have in common whose names differ only in dates and numbers."""
+    return _NUMBER.sub("0", _DATE.sub("#", path))
+
+
 def _families(paths: Sequence[str]) -> Iterator[list[Dated]]:
     """Files whose names differ only in dates and numbers, each family in the order of its days."""
     families: dict[tuple[str, int], list[Dated]] = defaultdict(list)
     for path in paths:
-        days: list[int] = []
-        for match in _DATE.finditer(path):
-            year, month, day = (int(one) for one in (*match.groups()[:1], *match.groups()[2:]) if one is not None)
-            try:
-                days.append(date(year, month, day).toordinal() - _EPOCH)
-            except ValueError:
-                continue
+        days = [day for day, _ in dates_in(path)]
         days = sorted(set(days)) if len(days) > 1 and "/" in path else days
         if 1 <= len(days) <= 2 and days[0] <= days[-1]:
-            alike = _NUMBER.sub("0", _DATE.sub("#", path))
-            families[alike, len(days)].append(Dated(days[0], days[-1], path))
+            families[alike(path), len(days)].append(Dated(days[0], days[-1], path))
     for family in families.values():
         yield sorted(family)
 
@@ -70,7 +79,8 @@ def files_of_days(paths: Sequence[str]) -> dict[int, int]:
 def missing_days(paths: Sequence[str]) -> list[tuple[int, int, str]]:
     """Runs of days (first, last, a file after them) for which files are missing between others of the same kind.
 
-    Files of one day each must otherwise be daily, or daily from Monday to Friday.
+    Files of one day each must otherwise be daily, or daily from Monday to Friday: all but a tenth of the steps between
+    them. A few files may leave out one run of days that is no longer than they are many.
     """
     found = []
     for family in _families(paths):
@@ -90,9 +100,10 @@ def missing_days(paths: Sequence[str]) -> list[tuple[int, int, str]]:
             (before, [day for day in range(before + 1, after) if weekends or not _is_weekend(day)], after)
             for before, after in pairwise(days)
         ]
-        if len(days) < _LEAST_DAYS or sum(not between for _, between, _ in steps) < _REGULAR * len(steps):
-            continue
-        found += [(between[0], between[-1], by_day[after]) for _, between, after in steps if between]
+        holes = [(between, after) for _, between, after in steps if between]
+        few = len(holes) == 1 and len(holes[0][0]) <= len(days)
+        if len(days) >= LEAST_FILES and (few or len(holes) <= (1 - _REGULAR) * len(steps)):
+            found += [(between[0], between[-1], by_day[after]) for between, after in holes]
     return sorted(found)
 
 
@@ -112,6 +123,27 @@ def overlapping(paths: Sequence[str]) -> list[tuple[int, int, str, str]]:
                 found.append((one.first, min(one.last, widest.last), widest.path, one.path))
             widest = max(widest, one, key=lambda dated: dated.last)
     return sorted(found)
+
+
+def days_named(first: int, last: int) -> str:
+    """Days since 1970 as `2021-03-01`, or as `2021-03-01 to 2021-03-04 (4 days)`."""
+    if first == last:
+        return _day_name(first)
+    return f"{_day_name(first)} to {_day_name(last)} ({last - first + 1:,} days)"
+
+
+def hours_named(first: int, last: int) -> str:
+    """Hours since 1970 as `2021-03-01 05:00`, or by the first and the last one, as `2021-03-01 05:00 to 07:00
+    (3 hours)`."""
+    (day, hour), (last_day, last_hour) = divmod(first, 24), divmod(last, 24)
+    if first == last:
+        return f"{_day_name(day)} {hour:02d}:00"
+    until = "" if day == last_day else f"{_day_name(last_day)} "
+    return f"{_day_name(day)} {hour:02d}:00 to {until}{last_hour:02d}:00 ({last - first + 1:,} hours)"
+
+
+def _day_name(day: int) -> str:
+    return date.fromordinal(day + _EPOCH).isoformat()
 
 
 def copied_files(paths: Sequence[str]) -> list[tuple[str, str]]:
