@@ -87,7 +87,7 @@ def compare_files(
             finally:
                 destination.close()
             # Everything that landed comes from these files, whatever marks it has.
-            depth = Depth(options.uuids, options.fields, True)  # type: ignore[arg-type]  # of the options' choices
+            depth = Depth(options.uuids, options.fields, True, metrics=options.metrics)  # type: ignore[arg-type]  # of the options' choices
             with ManagementClient(service.url, Secret(service.personal_key), str(service.project_id)) as client:
                 found = verify(plan, directory, client, depth=depth, progress=progress)
     finally:

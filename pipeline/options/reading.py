@@ -32,6 +32,10 @@ class VerifyOptions(Checked):
         False, "--repair",
         help="Send the missing events again, with the same uuids, and compare again. Asks you to confirm their number.",
     )  # fmt: skip
+    metrics: bool = option(
+        False, "--metrics",
+        help="Compare events and users by day, week, month, name, platform and country, too, as charts show them.",
+    )  # fmt: skip
     api: str | None = shared.api()
     project: str | None = shared.project("the one to which apply sent, or that of the keys")
     whole: bool = option(False)

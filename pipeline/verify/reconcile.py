@@ -25,7 +25,7 @@ from pipeline.verify.comparison import Comparison
 from pipeline.verify.earlier import kept_kinds, with_earlier
 from pipeline.verify.expected import LANDED, Sent, add_replayed, digest_of, event_columns, read_places, write_expected
 from pipeline.verify.fields import Values, compare_values, sample_of
-from pipeline.verify.findings import Fields, FoundCounts, PeopleCheck, Uuids, Verification, WarningCheck
+from pipeline.verify.findings import Fields, FoundCounts, Metrics, PeopleCheck, Uuids, Verification, WarningCheck
 from pipeline.verify.landed import (
     BEGIN,
     PAGE,
@@ -36,6 +36,7 @@ from pipeline.verify.landed import (
     landed_events,
     landed_pages,
 )
+from pipeline.verify.metrics import compare_metrics
 from pipeline.verify.people import Latest, check_people, person_differences
 from pipeline.verify.provenance import having, provenance_of
 from pipeline.verify.rows import name_differences
@@ -56,7 +57,7 @@ class Depth(NamedTuple):
     `among_others`: the plan is one of many in its import, so only events with its uuids are compared, and only on the
     days of its events; `latest` says, by a group's type, key and uuid, whether no later plan of the import updated the
     group. `ask_all`: every missing event is asked for once more, since it is to be sent again. What a deeper
-    verification found, `earlier`, stays.
+    verification found, `earlier`, stays. `metrics`: the numbers of charts are compared.
     """
 
     uuids: Uuids = "all"
@@ -66,6 +67,7 @@ class Depth(NamedTuple):
     latest: Latest | None = None
     ask_all: bool = False
     earlier: Verification | None = None
+    metrics: bool = False
 
 
 UUIDS = Depth()
@@ -161,12 +163,15 @@ def _verify(
         client, one.database, found.altered, one.plan, one.directory, person_differences(one.session), one.progress,
         keep,
     )  # fmt: skip
+    metrics: Metrics | msgspec.UnsetType = msgspec.UNSET
+    if depth.metrics:
+        metrics = compare_metrics(client, one.session, one.database, one.directory, one.marks, one.progress)
     if not depth.among_others and read is None:
         comparison.count_copies(landed_copies(client, where))
     return Verification(
         cells=comparison.cells(), events=FoundCounts(**comparison.counts), proved=False, differences=differences,
         extras=comparison.extras(), scope=dict(one.marks), uuids=depth.uuids, values=found.check, people=people,
-        warnings=warnings,
+        warnings=warnings, metrics=metrics,
     )  # fmt: skip
 
 

@@ -72,6 +72,7 @@ def compare(
     wait_to_settle(directory.ledger, settle_seconds(to, options.settle), progress)
     # Both are among the choices of their options.
     depth = Depth(options.uuids, options.fields, options.whole, ask_all=missing is not None, earlier=earlier)  # type: ignore[arg-type]
+    depth = depth._replace(metrics=options.metrics)
     with ManagementClient(options.api or to, key, "1" if options.project is None else options.project) as client:
         return verify(plan, directory, client, depth=depth, missing=missing, progress=progress)
 
