@@ -100,6 +100,8 @@ class Directory:
     """What an interrupted verification read so far."""
     differences = _File("differences.jsonl")
     """Every difference that the last verification found, with its row."""
+    metrics = _File("metrics.jsonl")
+    """The numbers of charts that the last `verify --metrics` compared."""
     undo_list = _File("undo-list")
     """What was sent, as lists and queries (`backcast undo-list`)."""
     receipt = _File("receipt.json")
