@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pipeline.text import are, pluralize, printable, were
-from pipeline.verify.findings import Metric, Metrics
+from pipeline.verify.findings import Against, Metric, Metrics
 
 METRICS = {
     "month": "month", "week": "week, from Monday", "day": "day", "event": "event name", "platform": "platform ($os)",
@@ -14,6 +14,7 @@ METRICS = {
 }  # fmt: skip
 """Each metric as people name it, in the order of a page."""
 _SIDES = {"#events": 0, "#events there": 0, "events differ": 40, "#users": 0, "#users there": 0, "users differ": 80}
+_OLD = {"metric": 9, "period": 20, "name": 80, "#old tool": 0, "#plan": 0, "because": 160}
 
 
 class Table(NamedTuple):
@@ -39,10 +40,18 @@ def metric_sentences(metrics: Metrics) -> Iterator[str]:
         yield f"{pluralize(metrics.in_doubt, 'event')} in doubt may be there, and {are(metrics.in_doubt)} not expected."
     if metrics.left_out:
         yield f"{pluralize(metrics.left_out, 'event')} {were(metrics.left_out)} not counted: updates such as $identify."
+    if isinstance(against := metrics.against, Against):
+        yield (
+            f"Old numbers of {against.file}, days in {against.zone}: {against.equal:,} equal, {against.explained:,}"
+            f" differ for known reasons, {against.unexplained:,} not explained. Not in the file:"
+            f" {pluralize(against.names_only_planned, 'event name')}, {pluralize(against.days_only_planned, 'day')}."
+        )
+        if against.unknown_names:
+            yield f"Not compared, because the plan has no such event: {', '.join(against.unknown_names[:5])}."
 
 
 def metric_tables(metrics: Metrics, *, every: bool) -> Iterator[Table]:
-    """The numbers side by side, all or those that differ; then people who are split or merged."""
+    """The numbers side by side, all or those that differ; people who are split or merged; the old tool's numbers."""
     for metric, title in METRICS.items():
         shown = [row for row in metrics.rows if row.metric == metric and (every or row.differs)]
         yield Table({title: 80} | _SIDES, [
@@ -51,6 +60,12 @@ def metric_tables(metrics: Metrics, *, every: bool) -> Iterator[Table]:
             for row in shown
         ])  # fmt: skip
     yield Table({"person": 9, "ids": 200}, [(kind, ", ".join(ids)) for kind, ids in metrics.people])
+    if isinstance(metrics.against, Against):
+        yield Table(_OLD, [
+            (one.metric, one.period or "all", one.name or "all", one.old, one.planned,
+             ", ".join(f"{count:+,} {code.replace('_', ' ')}" for code, count in one.reasons.items()))
+            for one in metrics.against.rows
+        ])  # fmt: skip
 
 
 def _name(row: Metric) -> str:

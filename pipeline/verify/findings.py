@@ -182,6 +182,47 @@ class Metric(msgspec.Struct, frozen=True):
         return (self.events, self.users) != (self.events_found, self.users_found)
 
 
+class OldNumber(msgspec.Struct, frozen=True):
+    """A number of the old tool's charts that is not the plan's. `old` is `planned`, plus the numbers of `because`, plus
+    `unexplained`.
+
+    `metric` is `events` or `users`, `period` as the file has it, `name` an event or "" for all. `because` has codes of
+    left-out rows, `merges`, `zone`, `window` and `refused_or_unsent`.
+    """
+
+    metric: str
+    period: str
+    name: str
+    old: int
+    planned: int
+    because: dict[str, int]
+    unexplained: int
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        return self.because | ({"not explained": self.unexplained} if self.unexplained else {})
+
+
+class Against(msgspec.Struct, frozen=True):
+    """The comparison with the old tool's numbers. `numbers` is the sum of `equal`, `explained` and `unexplained`.
+
+    `zone` is the zone of the days that fit the numbers best. `rows` are the numbers that differ, the worst first.
+    `unknown_names` are in the file and not in the plan, so their numbers were not compared; `names_only_planned` and
+    `days_only_planned` are in the plan and not in the file.
+    """
+
+    file: str
+    numbers: int
+    equal: int
+    explained: int
+    unexplained: int
+    zone: str
+    rows: list[OldNumber] = []
+    unknown_names: list[str] = []
+    names_only_planned: int = 0
+    days_only_planned: int = 0
+
+
 class Metrics(msgspec.Struct, frozen=True):
     """The metrics of `verify --metrics`. `compared` counts the rows of each metric, `differing` those that differ;
     `rows` are the months, the days and weeks that differ, and the most frequent names.
@@ -200,6 +241,7 @@ class Metrics(msgspec.Struct, frozen=True):
     unknown: str = ""
     in_doubt: int = 0
     left_out: int = 0
+    against: Against | msgspec.UnsetType = msgspec.UNSET
 
 
 class RepairCounts(msgspec.Struct, frozen=True):

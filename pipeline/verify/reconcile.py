@@ -21,6 +21,7 @@ from pipeline.models import Step
 from pipeline.plan.requests.query import MEMORY, add_facts
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
+from pipeline.verify.against import compare_old_numbers
 from pipeline.verify.comparison import Comparison
 from pipeline.verify.earlier import kept_kinds, with_earlier
 from pipeline.verify.expected import LANDED, Sent, add_replayed, digest_of, event_columns, read_places, write_expected
@@ -57,7 +58,8 @@ class Depth(NamedTuple):
     `among_others`: the plan is one of many in its import, so only events with its uuids are compared, and only on the
     days of its events; `latest` says, by a group's type, key and uuid, whether no later plan of the import updated the
     group. `ask_all`: every missing event is asked for once more, since it is to be sent again. What a deeper
-    verification found, `earlier`, stays. `metrics`: the numbers of charts are compared.
+    verification found, `earlier`, stays. `metrics`: the numbers of charts are compared, with those of the file
+    `against`, if any, whose days are those of `against_timezone` ("": the plan's).
     """
 
     uuids: Uuids = "all"
@@ -68,6 +70,8 @@ class Depth(NamedTuple):
     ask_all: bool = False
     earlier: Verification | None = None
     metrics: bool = False
+    against: str = ""
+    against_timezone: str = ""
 
 
 UUIDS = Depth()
@@ -166,6 +170,9 @@ def _verify(
     metrics: Metrics | msgspec.UnsetType = msgspec.UNSET
     if depth.metrics:
         metrics = compare_metrics(client, one.session, one.database, one.directory, one.marks, one.progress)
+        if depth.against:
+            against = compare_old_numbers(one.database, one.plan, one.directory, depth.against, depth.against_timezone)
+            metrics = msgspec.structs.replace(metrics, against=against)
     if not depth.among_others and read is None:
         comparison.count_copies(landed_copies(client, where))
     return Verification(

@@ -1,4 +1,4 @@
-"""Verify compares the numbers of charts with those of the target."""
+"""Verify compares the numbers of charts: with the target, and with those of the old tool."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pipeline.verify.findings import Metric, Metrics
+import pytest
+
+from pipeline.errors import UsageError
+from pipeline.verify.findings import Against, Metric, Metrics, OldNumber
 from tests.support.hogql import like_the_real_service, refusal
 from tests.support.people import planned as planned_people
 from tests.support.verification import Sent, empty, sent, sent_rows
@@ -80,3 +83,61 @@ def test_platforms_and_countries_are_read_from_the_requests(tmp_path: Path) -> N
     assert rows(one, "country") == {
         "DE": Metric("country", "DE", 5, 3, 0, 0), "FR": Metric("country", "FR", 0, 0, 5, 3)
     }  # fmt: skip
+
+
+def against(one: Sent, file: Path, text: str, **asked: Any) -> Against:
+    file.write_text(text, "utf-8")
+    found = metrics(one, against=str(file), **asked).against
+    assert isinstance(found, Against)
+    return found
+
+
+def test_numbers_of_the_old_tool_are_explained(tmp_path: Path) -> None:
+    """By duplicates, merges and the zone of its days; the rest is named as unexplained, and so is what is not
+    compared."""
+    at = [f"2023-01-0{day}T{hour}:00:00Z" for day, hour in ((1, "12"), (2, "03"), (2, "12"), (3, "12"))]
+    events = [
+        {"event": "A", "distinct_id": f"u{number}", "anonymous_id": f"d{number}", "timestamp": time,
+         "uuid": f"0188a5eb-0000-4000-8000-00000000000{number}"}
+        for number, time in enumerate(at)
+    ]  # fmt: skip
+    events += [events[3], events[0] | {"distinct_id": "", "uuid": "0188a5eb-0000-4000-8000-000000000009", "event": "B"}]
+    settings = {name: name for name in ("event", "distinct_id", "timestamp", "uuid", "anonymous_id")}
+    planned_people(tmp_path, "generic", events, settings=settings)
+    one, file = sent(tmp_path / "plan"), tmp_path / "old.csv"
+    long = (
+        "metric,period,name,value\nevents,2023-01-01,A,2\nevents,2023-01-02,A,1\nevents,2023-01-03,A,2\n"
+        'events,2023-01,A,"1,004"\nmau,2023-01-15,,5\nevents,2023-01-03,Gone,4\n'
+    )
+    found = against(one, file, long, against_timezone="America/New_York")
+    assert (found.numbers, found.equal, found.explained, found.unexplained) == (5, 0, 4, 1)
+    assert found.unknown_names == ["Gone"]
+    assert (found.names_only_planned, found.days_only_planned, found.zone) == (1, 0, "America/New_York")
+    assert found.rows == [
+        OldNumber("events", "2023-01", "A", 1004, 4, {"duplicate_event": 1}, 999),
+        OldNumber("events", "2023-01-01", "A", 2, 1, {"zone": 1}, 0),
+        OldNumber("events", "2023-01-02", "A", 1, 2, {"zone": -1}, 0),
+        OldNumber("events", "2023-01-03", "A", 2, 1, {"duplicate_event": 1}, 0),
+        OldNumber("users", "2023-01-15", "", 5, 4, {"merges": 1}, 0),
+    ]
+    wide = "\ufeffDate;A;users;users: A\n2023-01-01 00:00:00;1;1;1\n2023-01-02;2;;3\n"
+    found = against(one, file, wide)
+    assert (found.numbers, found.equal, found.unexplained, found.zone) == (5, 4, 1, "UTC")
+    assert found.rows == [OldNumber("users", "2023-01-02", "A", 3, 2, {}, 1)]
+    assert found.days_only_planned == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("metric,period,name,value\nevents,March,A,2\n", "line 2 of .*: 'March' is not a day"),
+        ("day,A\n2023-01-01,2\n2023-01-02,2.5\n", "line 3 of .*: '2.5' is not a whole number"),
+        ("day,A\n2023-01-01\n", "line 2 of .*: it has 1 cells, and the header has 2"),
+        ("", "has no numbers"),
+    ],
+)
+def test_a_file_of_numbers_that_cannot_be_read_names_its_line(tmp_path: Path, text: str, why: str) -> None:
+    """Before anything is read from the target."""
+    one = sent_rows(tmp_path, 7)
+    with pytest.raises(UsageError, match=why):
+        against(one, tmp_path / "old.csv", text, api="http://127.0.0.1:9")
