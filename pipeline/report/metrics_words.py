@@ -63,7 +63,8 @@ def metric_tables(metrics: Metrics, *, every: bool) -> Iterator[Table]:
     if isinstance(metrics.against, Against):
         yield Table(_OLD, [
             (one.metric, one.period or "all", one.name or "all", one.old, one.planned,
-             ", ".join(f"{count:+,} {code.replace('_', ' ')}" for code, count in one.reasons.items()))
+             _parts({code.replace("_", " "): count for code, count in one.because.items()}
+                    | {"not explained": one.unexplained}))
             for one in metrics.against.rows
         ])  # fmt: skip
 
@@ -87,5 +88,8 @@ def _people(row: Metric) -> str:
     rest = row.users_found - row.users - row.split + row.merged
     events = "missing" if rest < 0 else "other"
     parts = {"by splits": row.split, "by merges": -row.merged, f"by {events} events": rest}
-    why = ", ".join(f"{count:+,} {what}" for what, count in parts.items() if count)
-    return ": ".join(filter(None, (_change(row.users, row.users_found), why)))
+    return ": ".join(filter(None, (_change(row.users, row.users_found), _parts(parts))))
+
+
+def _parts(parts: dict[str, int]) -> str:
+    return ", ".join(f"{count:+,} {what}" for what, count in parts.items() if count)

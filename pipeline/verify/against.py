@@ -21,6 +21,8 @@ from pipeline.plan.sealed.directory import EVENTS, Directory
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.timestamps import format_utc
 from pipeline.verify.findings import Against, OldNumber
+from pipeline.verify.landed import quoted
+from pipeline.verify.metrics import UPDATES
 from pipeline.zone_clock import QUARTER, ZoneClock
 
 SHOWN = 100
@@ -33,7 +35,7 @@ _VALUE = re.compile(r"(\d+|\d{1,3}(,\d{3})+)(\.0+)?")
 _DAYS = {"day": 1, "week": 7, "month": 31}
 _YEAR_1 = 62_135_596_800 * 1_000_000
 """Microseconds from the year 1 to 1970, a multiple of QUARTER: divisions of positive numbers round down."""
-_EXAMPLE = "write lines such as: events,2024-03-01,Signed Up,120"
+_EXAMPLE = "write it as: day,Signed Up,users (then: 2024-03-01,120,95); or as: metric,period,name,value"
 _USERS, _IDS, _EVERYONE = "users", "ids before merges", "users of left-out rows too"
 _Table = defaultdict[tuple[str, str, str], Counter[str]]
 """By unit, first day and name: rows by code ("" for accepted events), and users as they are counted above."""
@@ -75,7 +77,7 @@ def compare_old_numbers(database: Database, plan: Plan, directory: Directory, fi
     days = {start for unit, start, name in local if unit == "day" and not name}
     return Against(
         file, len(rows), len(rows) - len(differing), explained, len(differing) - explained, zone, differing[:SHOWN],
-        sorted(named - names)[:SHOWN], len(names - named) if named else 0,
+        sorted(named - names)[:SHOWN], len(names - named - {*UPDATES}) if named else 0,
         len(days - {one.start for one in asked if one.unit == "day"}),
     )  # fmt: skip
 
@@ -106,17 +108,17 @@ def _table(database: Database, units: set[str], day: str, skipped: Sequence[tupl
     found = _Table(Counter)
     for unit in units:
         start = "''" if unit == "all" else f"CAST(date_trunc('{unit}', {day}) AS DATE)"
-        for who, only in (("''", ""), ("name", " WHERE name IN (FROM asked)")):
+        for who, only in (("''", f"NOT IN ({quoted(UPDATES)})"), ("name", "IN (FROM asked)")):
             rows = database.rows(
                 "SELECT CAST(start AS VARCHAR), who, fate, count(*), count(DISTINCT person), count(DISTINCT id) FROM"
-                f" (SELECT {start} AS start, {who} AS who, fate, person, id FROM counted{only})"
+                f" (SELECT {start} AS start, {who} AS who, fate, person, id FROM counted WHERE name {only})"
                 " GROUP BY GROUPING SETS ((start, who, fate), (start, who))"
             )
             for first, name, fate, count, users, ids in rows:
                 new = {_EVERYONE: users} if fate is None else {fate: count}
                 found[unit, first, name].update(new | ({_USERS: users, _IDS: ids} if fate == "" else {}))
         for name, text, code, count in skipped:
-            for who in (name, ""):
+            for who in (name,) if name in UPDATES else (name, ""):
                 found[unit, _start(date.fromisoformat(text), unit), who][code] += count
     return found
 

@@ -198,10 +198,6 @@ class OldNumber(msgspec.Struct, frozen=True):
     because: dict[str, int]
     unexplained: int
 
-    @property
-    def reasons(self) -> dict[str, int]:
-        return self.because | ({"not explained": self.unexplained} if self.unexplained else {})
-
 
 class Against(msgspec.Struct, frozen=True):
     """The comparison with the old tool's numbers. `numbers` is the sum of `equal`, `explained` and `unexplained`.

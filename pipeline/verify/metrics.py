@@ -97,13 +97,14 @@ def compare_metrics(
     )
     conditions = [f"event not in ({quoted(UPDATES)})", *filter(None, [having(marks)])]
     where = " and ".join(conditions)
+    parts, result = _people(client, database, where)
     rows: list[Metric] = []
     for done, (metric, (here, there)) in enumerate(_BY.items()):
         progress("metrics", done, len(_BY))
         planned, found = _planned(database, here), _found(client, there, where)
         for name in sorted(planned.keys() | found.keys()):
-            rows.append(Metric(metric, name, *planned.get(name, _Count()), *found.get(name, _Count())))
-    rows, result = _explained(client, database, where, rows)
+            counts = (*planned.get(name, _Count()), *found.get(name, _Count()), *parts.get((metric, name), ()))
+            rows.append(Metric(metric, name, *counts))
     with LinesWriter(directory.metrics) as writer:
         writer.write_all(rows)
         writer.close()
@@ -184,24 +185,24 @@ def _paged(client: ManagementClient, query: str, most: int | None = None) -> Ite
             return
 
 
-def _explained(
-    client: ManagementClient, database: Database, where: str, rows: list[Metric]
-) -> tuple[list[Metric], Metrics]:
-    """The rows with how many users were split or merged at the target.
+def _people(
+    client: ManagementClient, database: Database, where: str
+) -> tuple[dict[tuple[str, str], tuple[int, int]], Metrics]:
+    """How many users were split and merged at the target, by metric and name, and who.
 
     Each pair of a plan's person and a target's person is an edge; with as many edges as the plan has persons, none is
     split, and with as many as the target has, none are merged. So users differ by what is split, less what is merged,
     and less those whose events are missing.
     """
     query = f"select distinct_id, min(person_id) as person from events where {where} group by distinct_id"
+    parts: dict[tuple[str, str], tuple[int, int]] = {}
     persons = list(_paged(client, f"{query} order by distinct_id", MOST_IDS))
     if len(persons) > MOST_IDS:
         unknown = f"which persons are split or merged at the target, since there are more than {MOST_IDS:,} ids"
-        return rows, Metrics(unknown=unknown)
+        return parts, Metrics(unknown=unknown)
     database.run("CREATE TABLE theirs (id UBIGINT, theirs UBIGINT)")
     database.insert("theirs", ((hash_id(str(id)), hash_id(str(person))) for id, person in persons))
     database.run("CREATE TABLE edges AS SELECT * FROM measured JOIN theirs USING (id)")
-    parts: dict[tuple[str, str], tuple[int, int]] = {}
     for metric, (by, _) in _BY.items():
         pairs = f"SELECT DISTINCT {by} AS name, person, theirs FROM edges"
         query = (
@@ -210,10 +211,6 @@ def _explained(
         )
         for name, edges, ours, theirs in database.rows(query):
             parts[metric, name] = edges - ours, edges - theirs
-    changed = []
-    for row in rows:
-        split, merged = parts.get((row.metric, row.name), (0, 0))
-        changed.append(msgspec.structs.replace(row, split=split, merged=merged))
     counts: dict[str, int] = {}
     people: list[tuple[str, list[str]]] = []
     for kind, one, other in (("split", "person", "theirs"), ("merged", "theirs", "person")):
@@ -226,7 +223,7 @@ def _explained(
             f" LIMIT {MOST_PEOPLE}"
         )
         people += [(kind, list(some)) for _, some in database.rows(ids)]
-    return changed, Metrics(people=people, split=counts["split"], merged=counts["merged"])
+    return parts, Metrics(people=people, split=counts["split"], merged=counts["merged"])
 
 
 def _shown(rows: Iterable[Metric]) -> list[Metric]:

@@ -102,6 +102,8 @@ def test_numbers_of_the_old_tool_are_explained(tmp_path: Path) -> None:
         for number, time in enumerate(at)
     ]  # fmt: skip
     events += [events[3], events[0] | {"distinct_id": "", "uuid": "0188a5eb-0000-4000-8000-000000000009", "event": "B"}]
+    update = {"distinct_id": "u9", "anonymous_id": "u9", "uuid": "0188a5eb-0000-4000-8000-00000000000a"}
+    events.append(events[3] | update | {"event": "$identify"})
     settings = {name: name for name in ("event", "distinct_id", "timestamp", "uuid", "anonymous_id")}
     planned_people(tmp_path, "generic", events, settings=settings)
     one, file = sent(tmp_path / "plan"), tmp_path / "old.csv"
