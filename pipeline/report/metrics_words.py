@@ -44,7 +44,8 @@ def metric_sentences(metrics: Metrics) -> Iterator[str]:
         yield (
             f"Old numbers of {against.file}, days in {against.zone}: {against.equal:,} equal, {against.explained:,}"
             f" differ for known reasons, {against.unexplained:,} not explained. Not in the file:"
-            f" {pluralize(against.names_only_planned, 'event name')}, {pluralize(against.days_only_planned, 'day')}."
+            f" {pluralize(against.names_only_planned, 'event name')},"
+            f" {pluralize(against.periods_only_planned, 'period')}."
         )
         if against.unknown_names:
             yield f"Not compared, because the plan has no such event: {', '.join(against.unknown_names[:5])}."

@@ -74,11 +74,11 @@ def compare_old_numbers(database: Database, plan: Plan, directory: Directory, fi
     differing = [row for row in rows if row.old != row.planned]
     explained = sum(not row.unexplained for row in differing)
     differing.sort(key=lambda row: (-abs(row.unexplained), -abs(row.old - row.planned), row.period, row.name))
-    days = {start for unit, start, name in local if unit == "day" and not name}
+    periods = {(unit, start) for unit, start, name in local if not name}
     return Against(
         file, len(rows), len(rows) - len(differing), explained, len(differing) - explained, zone, differing[:SHOWN],
         sorted(named - names)[:SHOWN], len(names - named - {*UPDATES}) if named else 0,
-        len(days - {one.start for one in asked if one.unit == "day"}),
+        len(periods - {(one.unit, one.start) for one in asked}),
     )  # fmt: skip
 
 

@@ -204,7 +204,7 @@ class Against(msgspec.Struct, frozen=True):
 
     `zone` is the zone of the days that fit the numbers best. `rows` are the numbers that differ, the worst first.
     `unknown_names` are in the file and not in the plan, so their numbers were not compared; `names_only_planned` and
-    `days_only_planned` are in the plan and not in the file.
+    `periods_only_planned` are in the plan and not in the file; periods are days, weeks or months, as in the file.
     """
 
     file: str
@@ -216,7 +216,7 @@ class Against(msgspec.Struct, frozen=True):
     rows: list[OldNumber] = []
     unknown_names: list[str] = []
     names_only_planned: int = 0
-    days_only_planned: int = 0
+    periods_only_planned: int = 0
 
 
 class Metrics(msgspec.Struct, frozen=True):

@@ -114,7 +114,7 @@ def test_numbers_of_the_old_tool_are_explained(tmp_path: Path) -> None:
     found = against(one, file, long, against_timezone="America/New_York")
     assert (found.numbers, found.equal, found.explained, found.unexplained) == (5, 0, 4, 1)
     assert found.unknown_names == ["Gone"]
-    assert (found.names_only_planned, found.days_only_planned, found.zone) == (1, 0, "America/New_York")
+    assert (found.names_only_planned, found.periods_only_planned, found.zone) == (1, 0, "America/New_York")
     assert found.rows == [
         OldNumber("events", "2023-01", "A", 1004, 4, {"duplicate_event": 1}, 999),
         OldNumber("events", "2023-01-01", "A", 2, 1, {"zone": 1}, 0),
@@ -126,7 +126,7 @@ def test_numbers_of_the_old_tool_are_explained(tmp_path: Path) -> None:
     found = against(one, file, wide)
     assert (found.numbers, found.equal, found.unexplained, found.zone) == (5, 4, 1, "UTC")
     assert found.rows == [OldNumber("users", "2023-01-02", "A", 3, 2, {}, 1)]
-    assert found.days_only_planned == 1
+    assert found.periods_only_planned == 1
 
 
 @pytest.mark.parametrize(
