@@ -22,7 +22,8 @@ from pipeline.options import VerifyOptions
 from pipeline.plan.sealed.contents import check_tables
 from pipeline.plan.sealed.phases import line_blocks
 from pipeline.targets import address_of, files_of
-from pipeline.verify.reconcile import Depth, verify
+from pipeline.verify.reconcile import verify
+from pipeline.verify.steps import depth_of
 
 if TYPE_CHECKING:
     from pipeline.models import Step
@@ -71,6 +72,7 @@ def compare_files(
             hint=f"write them first: backcast apply {directory.path} --to {to}",
         )
     check_tables(plan, directory)
+    depth = depth_of(options)._replace(whole=True)  # everything that lands comes from these files, whatever its marks
     faults = list(changed_files(place, manifest))
     store = directory.path / "imported"
     shutil.rmtree(store, ignore_errors=True)
@@ -86,8 +88,6 @@ def compare_files(
                     progress("lines of the files", lines, max(manifest.events, lines))
             finally:
                 destination.close()
-            # Everything that landed comes from these files, whatever marks it has.
-            depth = Depth(options.uuids, options.fields, True)  # type: ignore[arg-type]  # of the options' choices
             with ManagementClient(service.url, Secret(service.personal_key), str(service.project_id)) as client:
                 found = verify(plan, directory, client, depth=depth, progress=progress)
     finally:

@@ -43,7 +43,7 @@ LIBRARIES = {
             "identity.observed_pairs identity.identities identity.last_values plan.fact_tables "
             "plan.people plan.profiles plan.statements plan.requests.facts plan.requests.places "
             "report.pairs local_service.store local_service.query transform.block transform.facts "
-            "transform.staged transform.statements verify.expected verify.session"
+            "transform.staged transform.statements verify.expected verify.metrics verify.session"
         ),
         "fastavro": "extractors.avro_reader extractors.avro_values",
         "cramjam": "extractors.avro_reader",

@@ -339,6 +339,7 @@ def verify(
     is named with its row, all of them in DIR/differences.jsonl. Exit 7 when anything differs. Interrupted (exit 130),
     the next run continues. --repair needs the capture key too; altered and extra events are never sent over. Files
     (--to file:DIR or s3://…) are compared by their digests, and by what an import into the local service makes of them.
+    With --metrics, exit 7 also when the numbers of the plan and the target differ; all are in DIR/metrics.jsonl.
     """
     from pipeline import steps
     from pipeline.delivery.send import Hooks
@@ -365,7 +366,7 @@ def verify(
     )
     if done.problem is not None:
         raise done.problem
-    if result.differs:
+    if result.differs or result.metrics_differ:
         return 7
     if done.outcome is not None and done.outcome.counts.refused:
         raise refusal(folder)

@@ -34,6 +34,19 @@ class VerifyOptions(Checked):
     )  # fmt: skip
     continuity: bool = shared.continuity()
     cut_over: Instant | None = shared.cut_over()
+    metrics: bool = option(
+        False, "--metrics",
+        help="Compare events and users by day, week, month, name, platform and country, too, as charts show them.",
+    )  # fmt: skip
+    against: PathText | None = option(
+        None, "--against", path="file", metavar="FILE",
+        help="Compare the plan with these numbers of the old tool's charts (CSV), and explain what differs. Implies"
+        " --metrics.",
+    )  # fmt: skip
+    against_timezone: str | None = option(
+        None, "--against-timezone", metavar="ZONE", complete="zones",
+        help="The zone of the days in FILE.  [default: the plan's or UTC, whichever fits better]",
+    )  # fmt: skip
     api: str | None = shared.api()
     project: str | None = shared.project("the one to which apply sent, or that of the keys")
     whole: bool = option(False)

@@ -22,11 +22,12 @@ from pipeline.models import Step
 from pipeline.plan.requests.query import MEMORY, add_facts
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
+from pipeline.verify.against import compare_old_numbers
 from pipeline.verify.comparison import Comparison
 from pipeline.verify.earlier import kept_kinds, with_earlier
 from pipeline.verify.expected import LANDED, Sent, add_replayed, digest_of, event_columns, read_places, write_expected
 from pipeline.verify.fields import Values, compare_values, sample_of
-from pipeline.verify.findings import Fields, FoundCounts, PeopleCheck, Uuids, Verification, WarningCheck
+from pipeline.verify.findings import Fields, FoundCounts, Metrics, PeopleCheck, Uuids, Verification, WarningCheck
 from pipeline.verify.landed import (
     BEGIN,
     PAGE,
@@ -37,6 +38,7 @@ from pipeline.verify.landed import (
     landed_events,
     landed_pages,
 )
+from pipeline.verify.metrics import compare_metrics
 from pipeline.verify.people import Latest, check_people, person_differences
 from pipeline.verify.provenance import count_plans, having, provenance_of
 from pipeline.verify.rows import name_differences
@@ -57,7 +59,8 @@ class Depth(NamedTuple):
     `among_others`: the plan is one of many in its import, so only events with its uuids are compared, and only on the
     days of its events; `latest` says, by a group's type, key and uuid, whether no later plan of the import updated the
     group. `ask_all`: every missing event is asked for once more, since it is to be sent again. What a deeper
-    verification found, `earlier`, stays.
+    verification found, `earlier`, stays. `metrics`: the numbers of charts are compared, with those of the file
+    `against`, if any, whose days are those of `against_timezone` ("": the plan's).
     """
 
     uuids: Uuids = "all"
@@ -67,6 +70,9 @@ class Depth(NamedTuple):
     latest: Latest | None = None
     ask_all: bool = False
     earlier: Verification | None = None
+    metrics: bool = False
+    against: str = ""
+    against_timezone: str = ""
 
 
 UUIDS = Depth()
@@ -162,12 +168,19 @@ def _verify(
         client, one.database, found.altered, one.plan, one.directory, person_differences(one.session), one.progress,
         keep,
     )  # fmt: skip
+    metrics: Metrics | msgspec.UnsetType = msgspec.UNSET
+    if depth.metrics:
+        metrics = compare_metrics(client, one.session, one.database, one.directory, one.marks, one.progress)
+        if depth.against:
+            against = compare_old_numbers(one.database, one.plan, one.directory, depth.against, depth.against_timezone)
+            metrics = msgspec.structs.replace(metrics, against=against)
     if not depth.among_others and read is None:
         comparison.count_copies(landed_copies(client, where))
     return Verification(
         cells=comparison.cells(), events=FoundCounts(**comparison.counts), proved=False, differences=differences,
         extras=comparison.extras(), scope=dict(one.marks), uuids=depth.uuids, values=found.check, people=people,
-        warnings=warnings, by_plan=(None if depth.among_others else count_plans(client, one.plan, where)) or UNSET,
+        warnings=warnings, metrics=metrics,
+        by_plan=(None if depth.among_others else count_plans(client, one.plan, where)) or UNSET,
     )  # fmt: skip
 
 

@@ -29,9 +29,11 @@ from pipeline.plan.sealed.freshness import check_applicable
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.targets import address_of, is_loopback
 from pipeline.text import are, pluralize, quoted
+from pipeline.verify.against import read_numbers
 from pipeline.verify.findings import Verification
 from pipeline.verify.reconcile import Depth, verify
 from pipeline.verify.settle import settle_seconds, wait_to_settle
+from pipeline.zone_clock import ZoneClock
 
 
 class Keys(NamedTuple):
@@ -69,11 +71,22 @@ def compare(
     check_comparable(plan, directory, to)
     check_project(to, options)
     check_tables(plan, directory)
+    depth = depth_of(options)._replace(ask_all=missing is not None, earlier=earlier)
     wait_to_settle(directory.ledger, settle_seconds(to, options.settle), progress)
-    # Both are among the choices of their options.
-    depth = Depth(options.uuids, options.fields, options.whole, ask_all=missing is not None, earlier=earlier)  # type: ignore[arg-type]
     with ManagementClient(options.api or to, key, "1" if options.project is None else options.project) as client:
         return verify(plan, directory, client, depth=depth, missing=missing, progress=progress)
+
+
+def depth_of(options: VerifyOptions) -> Depth:
+    """How much these options compare. Raises UsageError for numbers or a zone that cannot be read."""
+    against = "" if options.against is None else str(options.against)
+    if against:
+        read_numbers(against)  # before anything is read from the target
+    ZoneClock([(zone, "") for zone in filter(None, [options.against_timezone])])
+    return Depth(
+        options.uuids, options.fields, options.whole,  # type: ignore[arg-type]  # of the options' choices
+        metrics=options.metrics or bool(against), against=against, against_timezone=options.against_timezone or "",
+    )  # fmt: skip
 
 
 def check_comparable(plan: Plan, directory: Directory, to: str) -> None:

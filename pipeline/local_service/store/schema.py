@@ -36,6 +36,8 @@ CREATE OR REPLACE VIEW collapsed AS SELECT * FROM accepted WHERE receipt IN (
 CREATE OR REPLACE MACRO toUUID(x) AS CAST(x AS UUID);
 CREATE OR REPLACE MACRO toString(x) AS CAST(x AS VARCHAR);
 CREATE OR REPLACE MACRO toDate(x) AS CAST(x AS DATE);
+CREATE OR REPLACE MACRO toMonday(x) AS CAST(date_trunc('week', x) AS DATE);
+CREATE OR REPLACE MACRO toStartOfMonth(x) AS CAST(date_trunc('month', x) AS DATE);
 CREATE OR REPLACE MACRO toTimeZone(x, zone) AS CASE zone
     WHEN 'UTC' THEN x ELSE timezone(zone, timezone('UTC', x)) END;
 CREATE OR REPLACE MACRO toDateTime(x, zone) AS CASE zone

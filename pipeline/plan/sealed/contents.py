@@ -40,7 +40,9 @@ def sealed_lines(path: Path, kind: type[T]) -> Iterator[T]:
         ) from None
 
 
-class _DailyCount(msgspec.Struct):
+class DailyCount(msgspec.Struct):
+    """Rows of one name and UTC day (`2021-03-01`) with one outcome: `mapped` for events to send, or a code."""
+
     event: str
     day: str
     outcome: str
@@ -49,6 +51,6 @@ class _DailyCount(msgspec.Struct):
 
 def planned_days(directory: Directory) -> Iterator[tuple[str, str, int]]:
     """Events to send by name and UTC day (`2021-03-01`): name, day, count. Raises UnsafePlan."""
-    for one in sealed_lines(directory.cells, _DailyCount):
+    for one in sealed_lines(directory.cells, DailyCount):
         if one.outcome == "mapped" and one.count:
             yield one.event, one.day, one.count

@@ -102,6 +102,8 @@ class Directory:
     """Every difference that the last verification found, with its row."""
     continuity = _File("continuity-merges.csv")
     """Pairs of ids that would join people who are two at the target (`--continuity`)."""
+    metrics = _File("metrics.jsonl")
+    """The numbers of charts that the last `verify --metrics` compared."""
     undo_list = _File("undo-list")
     """What was sent, as lists and queries (`backcast undo-list`)."""
     receipt = _File("receipt.json")

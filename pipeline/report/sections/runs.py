@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pipeline.charts.rate import rate
 from pipeline.report.contents import Report
+from pipeline.report.metrics_words import metric_sentences, metric_tables
 from pipeline.report.records import LEVELS
 from pipeline.report.registry import Values, on_page
 from pipeline.report.verification_words import canary_sentences, copies, done_about
 from pipeline.report.wording import state_in_words
+from pipeline.verify.findings import Metrics
 
 MOST_ROWS = 40
 _TITLES = {
@@ -87,6 +89,20 @@ def verification(report: Report) -> Values:
     if result is None:
         return None
     return {"verification": result, "copies": copies(result), "remedies": done_about(result)}
+
+
+@on_page(12, "metrics")
+def metrics(report: Report) -> Values:
+    """The numbers of charts, at the target and in the old tool, next to those of the plan."""
+    result = report.results.verification
+    found = None if result is None else result.metrics
+    if not isinstance(found, Metrics):
+        return None
+    return {
+        "metrics": found,
+        "sentences": list(metric_sentences(found)),
+        "tables": list(metric_tables(found, every=True)),
+    }
 
 
 @on_page(105, "receipt")

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.plan.in_bucket import file_here
+from pipeline.report.metrics_words import metric_sentences, metric_tables
 from pipeline.report.terminal.tables import show_table, text
 from pipeline.report.verification_words import (
     by_plan,
@@ -21,7 +22,7 @@ from pipeline.report.verification_words import (
     verdict,
 )
 from pipeline.text import are, pluralize, printable
-from pipeline.verify.findings import Continuity, Difference, RepairCounts, Verification
+from pipeline.verify.findings import Continuity, Difference, Metrics, RepairCounts, Verification
 
 MOST_DIFFERENCES = 8
 
@@ -57,6 +58,11 @@ def show_verification(console: Console, result: Verification, directory: str) ->
     if result.differs:
         file = printable(file_here(directory, "differences.jsonl"), 4_000)
         console.print(Text(f"Every difference with its row: {file}"), soft_wrap=True)
+    if isinstance(result.metrics, Metrics):
+        for line in metric_sentences(result.metrics):
+            console.print(text(line, 600))
+        for table in metric_tables(result.metrics, every=False):
+            show_table(console, table.columns, table.rows, MOST_DIFFERENCES)
     _depth(console, result)
     _extras(console, result)
     for line in filter(None, (by_plan(result), replayed(result), copies(result))):
