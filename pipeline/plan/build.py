@@ -22,6 +22,7 @@ from pipeline.models import Step
 from pipeline.plan.blocks import planned_tasks
 from pipeline.plan.canary.choose import ChosenCanary, choose_canary
 from pipeline.plan.canary.lines import put_first
+from pipeline.plan.check_rules import unused_acceptances
 from pipeline.plan.checks import CopiedRows, KeyConflicts, PlanFacts, run_checks, verdict_of
 from pipeline.plan.deduplication import Deduplication
 from pipeline.plan.fact_tables import FactTables
@@ -411,5 +412,9 @@ class _PlanBuilder:
             replays=UNSET if request.replay is None else request.replay.seal,
             canary=UNSET if self.canary is None else self.canary.seal,
             import_plan=self.import_plan or UNSET,
-            notices=[*request.notices, *((n.code, n.where, n.detail) for n in request.source.notes)],
+            notices=[
+                *request.notices,
+                *((n.code, n.where, n.detail) for n in request.source.notes),
+                *unused_acceptances(request.thresholds, findings),
+            ],
         )

@@ -12,7 +12,7 @@ A limit is named after its option and the unit of that: `--level TIMES` is `leve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, fields, replace
 from difflib import get_close_matches
 from os import fspath
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import JobError, UsageError
+from pipeline.models import Finding
 from pipeline.option_types import CheckRule, option_of
 from pipeline.options import PlanOptions
 
@@ -120,3 +121,13 @@ def _value(text: str, kind: str, key: str) -> str | float:
         return int(text) if "int" in kind else float(text)
     except ValueError:
         raise UsageError(f"{key}: {text!r} is not a number", hint=f"write {key}: 3") from None
+
+
+def unused_acceptances(options: PlanOptions, findings: Sequence[Finding]) -> list[tuple[str, str, str]]:
+    """A notice for each check that was accepted and found nothing."""
+    found = {finding.name for finding in findings}
+    rules = options.checks if isinstance(options.checks, Mapping) else {}
+    return [
+        ("accepted", name, f"found nothing, so there was nothing to accept ({rule.accepted})")
+        for name, rule in rules.items() if rule.accepted and name not in found
+    ]  # fmt: skip

@@ -56,7 +56,7 @@ def left_out(plans: Sequence[Directory]) -> list[tuple[str, str, str]]:
             )
     merges = {Path(one.name).name: read_totals(one.ledger).of(PHASE).settled for one in plans}
     return [
-        ("settled_link", name, f"{pluralize(count, 'merge')} that this plan sent {are(count)} not planned again")
+        ("settled_link", name, f"{pluralize(count, 'merge')} that it sent {are(count)} not planned again")
         for name, count in merges.items()
         if count
     ]

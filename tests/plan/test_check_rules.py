@@ -40,6 +40,8 @@ def test_any_check_can_stop_a_plan_and_an_accepted_one_no_longer_does(call: Any,
         "plan", source, *words, "-o", plan, "--stop-on", "spike", "--accept", "spike=campaign of January", "--json"
     )
     assert (accepted.code, levels(accepted)["spike"]) == (0, "accepted")
+    unused = call("plan", source, *words, "-o", tmp_path / "other", "--accept", "level=a launch").out
+    assert "accepted: level: found nothing, so there was nothing to accept (a launch)" in unused
     page = re.sub("<.*?>", "", (plan / "report.html").read_text())
     assert page.count("campaign of January") >= 2
     assert "accepted: spike" in page

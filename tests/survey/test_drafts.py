@@ -174,6 +174,14 @@ def test_open_choices_are_asked_on_a_terminal(tmp_path: Path) -> None:
     assert mapping.distinct_id.first[0].arguments["ref"] == "/serial"
 
 
+def test_several_columns_answer_for_an_id() -> None:
+    """Separated by commas, or in the notation of an option; each of them has to be a column."""
+    choice = Choice("distinct_id", "which?", (Option("[/a]", ""),), "column")
+    columns = {"a": "/a", "b c": '"/b c"'}
+    answers = ("a, b c", '[/a, "/b c"]', "b c", "a, d")
+    assert [custom_answer(choice, one, columns) for one in answers] == ['[/a, "/b c"]'] * 2 + ['"/b c"', ""]
+
+
 def test_the_tool_of_rows_without_a_name_may_be_named(tmp_path: Path) -> None:
     """A new name is taken, not that of a shipped tool; an option's text chooses it in any case."""
     choice = Choice("tool", "which?", (Option("my_tool", ""),), "tool")

@@ -126,4 +126,4 @@ def show_notices(console: Console, notices: Sequence[tuple[str, str, str]], most
     for code, where, detail in notices[:most]:
         console.print(Text.assemble((f"{printable(code, 80)}: ", "yellow"), printable(f"{where}: {detail}", 400)))
     if len(notices) > most:
-        console.print(Text(f"{len(notices) - most:,} more notices", style="dim"))
+        console.print(Text(pluralize(len(notices) - most, "more notice"), style="dim"))

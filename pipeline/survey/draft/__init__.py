@@ -78,15 +78,19 @@ FREE = {
 
 
 def custom_answer(choice: Choice, text: str, columns: Mapping[str, str]) -> str:
-    """An answer other than the options, as YAML: a column, or `=TEXT` for a fixed string; or the name of a tool that is
-    not a shipped one. "" for anything else."""
+    """An answer other than the options, as YAML: a column, several of them for an id (the first that a row has), or
+    `=TEXT` for a fixed string; or the name of a tool that is not a shipped one. "" for anything else."""
     if choice.free == "tool":
         return text if re.fullmatch("[a-z][a-z0-9_]*", text) and text not in available() else ""
     if not choice.free:
         return ""
     if text.startswith("=") and len(text) > 1:
         return f"{{const: {scalar(text[1:])}}}"
-    return columns.get(text) or (text if text in columns.values() else "")
+    several = text.strip("[] ").split(",") if choice.name == "distinct_id" and text not in columns else [text]
+    found = [columns.get(one.strip()) or one.strip() for one in several]
+    if not all(one in columns.values() for one in found):
+        return ""
+    return f"[{', '.join(found)}]" if len(found) > 1 else found[0]
 
 
 def _head(known: Decisions, unsent: str) -> str:

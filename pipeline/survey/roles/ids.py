@@ -18,7 +18,7 @@ _USER = (
 )  # fmt: skip
 _LIKELY_USER = re.compile(
     r"(?:^|_)(?:p|users?|customers?|members?|persons?|people|profiles?|contacts?|clients?|subscribers?|buyers?|players?"
-    r"|updaters?|creators?|assignees?|submitters?|senders?|recipients?|visitors?|students?|patients?|guests?|leads?|employees?|drivers?|riders?|owners?|authors?|actors?|requesters?|kunden?|nutzer|benutzer"
+    r"|updaters?|creators?|assignees?|submitters?|senders?|recipients?|visitors?|students?|patients?|guests?|gast|leads?|employees?|drivers?|riders?|owners?|authors?|actors?|requesters?|kunden?|nutzer|benutzer"
     r"|clientes?|utilisateurs?|usuarios?)(?:_?(?:id|uuid|guid|key|no|nr|num|number|ref|hash|code|nummer))?$|^username$|^login$|(?:^|_)(?:developer|user|customer)_identity$"
 )
 _ANONYMOUS = re.compile(
