@@ -120,6 +120,7 @@ ADVICE = {
     " sums and filters leave texts out. --mixed-types PERCENT allows more",
     "unconverted": "correct the export or convert these values in the mapping; `else: keep`, `null` or `reject` under"
     " `types` accepts them",
+    "tracking_plan_not_checked": "compare these by hand: the sentence names what is not applied, and where",
     "tracking_plan": "correct the tracking plan, or the events in the mapping; --stop-on tracking_plan requires it",
     "amounts_as_text": "if it is to be added up, make it a number in the mapping, under `properties`, `set`:"
     " `NAME: {type: number, of: NAME}`, with a decimal comma `type: comma_number`",

@@ -42,5 +42,9 @@ def test_a_plan_has_one_digest_with_a_compiler_and_without(tmp_path: Path) -> No
         words = ("plan", export, "-m", "mixpanel", "--timezone", "UTC", "--as-of", "2024-01-01T00:00:00Z", "--json")
         made = run(*words, "-o", tmp_path / native, env={"BACKCAST_NATIVE": native})
         assert made.returncode in (0, 4), made.stderr
-        plans.append({name: value for name, value in json.loads(made.stdout).items() if name != "plan"})
+        plan = json.loads(made.stdout)
+        del plan["plan"]
+        for gate in plan["gates"]:
+            gate.pop("command", None)  # it names the folder of the plan
+        plans.append(plan)
     assert plans[0] == plans[1]

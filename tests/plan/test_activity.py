@@ -171,7 +171,8 @@ def test_planted_faults_are_found_and_nothing_in_a_clean_twin(call: Any, tmp_pat
         for n, workers in ((1, "0"), (2, "2"))
     ]
     gates = {gate["name"]: gate for gate in plans[0].json["gates"]}
-    assert plans[1].json["gates"] == plans[0].json["gates"]
+    found = [[{**gate, "command": ""} for gate in plan.json["gates"]] for plan in plans]  # a command names the plan
+    assert found[1] == found[0]
     assert gates["inhuman_rate"]["count"] == 1
     bot = "bot-7 has 200 in the second 2023-01-15T00:00:00Z (row 362 of 2023-01-15.jsonl)"
     assert gates["inhuman_rate"]["examples"] == [bot]

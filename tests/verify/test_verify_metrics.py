@@ -51,8 +51,8 @@ def test_planted_splits_merges_and_losses_are_found_with_their_numbers(tmp_path:
     one.lose(15)  # of person-1, on 2023-01-02
     one.change(
         "delete from people_ids where distinct_id = 'device-3'",
-        "update people_ids set person = (select any_value(person) from people_ids where distinct_id = 'person-5')"
-        " where distinct_id in ('person-6', 'device-6')",
+        "update people_ids set person = (select any_value(person) from people_ids where distinct_id = 'person-5'"
+        f" and project = {one.room.project}) where distinct_id in ('person-6', 'device-6')",
     )
     found = metrics(one)
     assert (found.split, found.merged) == (1, 1)
