@@ -249,8 +249,8 @@ def test_the_keyboard_reads_the_days_and_the_hours(pages: dict[str, Path], tab: 
 
 
 def test_paper_has_all_folds_open(pages: dict[str, Path], tab: Tab) -> None:
-    """Printed without a click, every chapter is there; a picture has no table behind it, and commands to paste and links
-    are left out."""
+    """Printed without a click, every chapter is there; a picture has no table behind it, and commands to paste and
+    links are left out."""
     tab.width(1280)
     tab.open(pages["plain"].as_uri())
     assert tab.run("document.querySelectorAll('.chapter[open]').length") == 0
