@@ -94,7 +94,7 @@ def check_against(name: str, sources: Sequence[str], options: PlanOptions, *, ev
         parts = [sealed.part(index) for index, sealed in enumerate(plan.parts)]
         choices = _choices(plan, parts, mapping, load_lookups(plan, Directory(folder)))
         times = time_hints(mapping, parts, bool(plan.options.zones))
-        times += [gate.detail for gate in plan.gates if gate.name == "rejects" and "--timezone" in gate.detail]
+        unread = [gate.detail for gate in plan.gates if gate.name == "rejects" and "--timezone" in gate.detail]
     coverage = plan.coverage
     if not isinstance(coverage, Coverage):
         raise TypeError("a plan of a mapping file has a coverage")
@@ -110,7 +110,7 @@ def check_against(name: str, sources: Sequence[str], options: PlanOptions, *, ev
         sum(one.become_events for one in coverage.events if one.unmapped),
         dict(plan.rejects),
         patch(mapping, coverage),
-        times,
+        times or unread,
     )
 
 

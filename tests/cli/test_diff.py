@@ -64,7 +64,7 @@ def test_merges_that_an_earlier_plan_sent_are_named(call: Any, tmp_path: Path) -
     assert run(first, room.url, key=room.key()).balanced
     made = open_plan(first)[0].events.phases["identities"]
     second = plan(tmp_path, "second", rows, *options)
-    notice = f"settled_link: first: {made} merges that this plan sent are not planned again"
+    notice = f"settled_link: first: {made} merges that it sent are not planned again"
     shown = in_process("plan", tmp_path / "first.jsonl", *generic(), *options, "-o", tmp_path / "third").stdout
     assert notice in " ".join(shown.split())
     said = " ".join(call("diff", first, second).out.split())
