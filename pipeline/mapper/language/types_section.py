@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.mapper.language.kinds import Choice, Keys, entry
 
-TYPES = ("number", "integer", "text", "boolean", "json", "list", "comma_number")
+TYPES = ("number", "text", "boolean", "json", "list", "comma_number", "integer")
 
 
 class PropertyType(Keys):
