@@ -11,7 +11,7 @@ The steps:
 2. Queries group the pairs (`observed_pairs`) and the ids of events (`event_ids`): each once, with its first and last
    time and its number of rows; with the operator's pairs and what earlier plans merged.
 3. Number the ids (`numbering`), so that the decisions work on arrays.
-4. Apply the rules (`rules`): a placeholder, an id that is too long or the id of a shared machine joins nobody.
+4. Apply the rules (`rules`): a placeholder, an id that is too long or the id of a shared machine joins no people.
 5. Find the clusters: connected components with at most one user each, unless a record names both users;
    and the canonical id of each, which is the id that the person keeps.
 6. Decide on each pair: merged, merged as the first user of a device, refused or in conflict, and why. The

@@ -1,6 +1,6 @@
 """What a plan does with devices of several users, and with records that make one person of several users.
 
-`--shared-devices`: `first` and `stop` give a device to its first user, `latest` to its last one, `none` to nobody.
+`--shared-devices`: `first` and `stop` give a device to its first user, `latest` to its last one, `none` to no user.
 Users whom a record joins are one person, so a device that only they have is not shared. `--joined-users`: `first`,
 `latest` and `stop` join users as the records say, and differ only in the id that the person keeps
 (`resolve.canonical_ids`); with `none`, no record joins two users. Neither applies to the operator's pairs and to what

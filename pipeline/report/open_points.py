@@ -15,7 +15,11 @@ from pipeline.targets import is_loopback
 from pipeline.text import are, pluralize
 
 _LEVELS = {"stop": 0, "warning": 1, "notice": 2}
-_OWN_LINE = ("ambiguous_time", "nonexistent_time")
+_OWN_LINE = {
+    "ambiguous_time": "ambiguous (repeated hour at the end of DST); taken as the first of the two unless received well"
+    " after both",
+    "nonexistent_time": "nonexistent (skipped hour at the start of DST); read on the clock from before the change",
+}
 """Warnings about the time of an event, which cannot be corrected later; the others share one line."""
 
 
@@ -37,20 +41,9 @@ def _of_times(plan: Plan) -> Iterator[Finding]:
             "warning",
             f"No receive times confirm the time zone {plan.zone}; a wrong zone moves all events by hours",
         )
-    if count := plan.warnings.get("ambiguous_time", 0):
-        yield Finding(
-            "ambiguous_time",
-            "warning",
-            f"{pluralize(count, 'time')} {are(count)} ambiguous (repeated hour at the end of DST); taken as the first"
-            " of the two unless received well after both",
-        )
-    if count := plan.warnings.get("nonexistent_time", 0):
-        yield Finding(
-            "nonexistent_time",
-            "warning",
-            f"{pluralize(count, 'time')} {are(count)} nonexistent (skipped hour at the start of DST); read on the clock"
-            " from before the change",
-        )
+    for code, words in _OWN_LINE.items():
+        if count := plan.warnings.get(code, 0):
+            yield Finding(code, "warning", f"{pluralize(count, 'time')} {are(count)} {words}")
 
 
 def _of_approval(plan: Plan, to: str) -> Iterator[Finding]:

@@ -198,7 +198,7 @@ def continuity(found: Continuity) -> list[str]:
     lines = [
         f"People seen live since {found.cut_over}: {found.looked_up:,}{sample}. The same as in the history:"
         f" {found.same:,} ({share}), {found.by_id:,} by id and {found.by_merge:,} by merges. Split in two:"
-        f" {found.split:,}. Ambiguous, since more than two people share the e-mail or device, or nobody has it:"
+        f" {found.split:,}. Ambiguous, since more than two people share the e-mail or device, or no person has it:"
         f" {found.ambiguous:,}. New: {found.new:,}.",
         f"People of the history with events in the 30 days before: {found.active:,}. Not seen again:"
         f" {found.not_seen_again:,}{' (an estimate)' if sample else ''}.",

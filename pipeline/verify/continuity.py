@@ -3,7 +3,7 @@
 A live person is the same as one of the history if an id of it is in the plan, or a merge says so. It is split from one
 if both have an e-mail, or if it has a device that the plan does not merge because only its user's events have it. A
 pair of ids joins the two unless both are identified: the service never merges two identified persons
-(docs/know/service.md#merges). What more than two people share joins nobody.
+(docs/know/service.md#merges). What more than two people share joins no people.
 
 Tables of the scratch database, joined by hashes: `owners` has each id that the plan merges, with the least of the ids
 that it is merged with; `history` has the ids of events and profiles, with the `last` event before the cut-over.
@@ -63,7 +63,7 @@ def check_continuity(asker: Asker, plan: Plan, directory: Directory, cut_over: i
     own, totals = having(provenance_of(plan)), read_totals(directory.ledger)
     if not own and (totals.settled or totals.in_doubt):
         raise UsageError(
-            f"{directory.name} was sent without provenance, so its people cannot be told apart from live ones",
+            f"{directory.name} was sent without provenance, so its people cannot be distinguished from live ones",
             hint=f"compare its events: backcast verify {quoted(directory.name)}",
         )
     live = read_live_people(asker, own, cut_over)

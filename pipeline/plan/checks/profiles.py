@@ -16,7 +16,7 @@ _SHOWN, _ID_CHARACTERS = 3, 80
 
 @check("joined_users", "stop")
 def users_who_become_one_person(facts: PlanFacts) -> Finding | None:
-    """Records of the tool make one person of several users, and nobody has decided whether they are."""
+    """Records of the tool make one person of several users, and it is not decided whether they are."""
     identities = facts.people.identities
     return None if facts.options.joined_users != "stop" else _undecided(
         f"{pluralize(identities.joined_users, 'person')} would be made of several users, because records of the tool"
