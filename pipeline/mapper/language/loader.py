@@ -52,7 +52,7 @@ def parse(text: str, file: str) -> Mapping:
     entries = reader.entries(root)
     form = entries.pop("format", None)
     if form is None or not isinstance(form, yaml.ScalarNode) or form.value != FORMAT:
-        raise reader.wrong(form or root, f"the first line must be `format: {FORMAT}`", "")
+        raise reader.wrong(form or root, f"the first line must be `format: {FORMAT}`", "write it, or name a file that is a mapping")
     given = reader.fields(root, MAPPING.name, MAPPING.fields, entries)
     _check_files(reader, entries.get("files"), given.get("files"))
     return Mapping(**given, file=file, text=text, verbs=tuple(sorted(reader.verbs)))
@@ -187,7 +187,7 @@ class Reader:
         entries: dict[str, yaml.Node] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise self.wrong(key, "a name must be plain text", "")
+                raise self.wrong(key, "a name must be plain text", "write text before the colon, in quotes if it has brackets")
             if key.value == "<<" and not key.style:
                 raise self.wrong(key, "merges (<<) are not part of the language", "write the entries out")
             if key.value in entries:
@@ -229,11 +229,11 @@ class Reader:
                     return self.choice(node, words, name)
                 return self.call(node, family, name)
             case kinds.Section():
-                return self.section(node, kind)
+                return self.section(node, kind, name)
 
     def text(self, node: yaml.Node, name: str) -> str:
         if not isinstance(node, yaml.ScalarNode):
-            raise self.wrong(node, f"{name!r} takes text", "")
+            raise self.wrong(node, f"{name!r} takes text", "write one value after the colon, in quotes if it has brackets")
         value: str = node.value
         return value
 
@@ -272,7 +272,7 @@ class Reader:
         try:
             # The depth at which the decoder itself fails depends on the Python version.
             if depth(text.encode()) > MAX_DEPTH:
-                raise self.wrong(node, f"{name!r} is nested too deeply; a row has at most {MAX_DEPTH} levels", "")
+                raise self.wrong(node, f"{name!r} is nested too deeply; a row has at most {MAX_DEPTH} levels", "write a value with fewer levels")
             msgspec.json.decode(text.encode())
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise self.wrong(
@@ -280,16 +280,17 @@ class Reader:
             ) from None
         return text
 
-    def table(self, node: yaml.Node, name: str) -> dict[str, yaml.Node]:
+    def table(self, node: yaml.Node, name: str, keys: Iterable[str] = ()) -> dict[str, yaml.Node]:
         if not isinstance(node, yaml.MappingNode):
-            raise self.wrong(node, f"{name!r} takes a table (name: value)", "")
+            known = f"; the names are {', '.join(keys)}" if keys else ""
+            raise self.wrong(node, f"{name!r} takes a table", f"write `name: value` lines below {name!r}{known}")
         return self.entries(node)
 
-    def section(self, node: yaml.Node, section: kinds.Section) -> Any:
+    def section(self, node: yaml.Node, section: kinds.Section, name: str) -> Any:
         if section.short and not isinstance(node, yaml.MappingNode):
             field = section.fields[section.short]
             return section.factory(**{field.into or section.short: self.read(node, field.kind, section.short)})
-        given = self.fields(node, section.name, section.fields, self.table(node, section.name))
+        given = self.fields(node, section.name, section.fields, self.table(node, name, section.fields))
         self.either(node, section, given)
         if section.placed:
             given["place"] = self.place(node)
@@ -311,7 +312,7 @@ class Reader:
         present = {key for group in section.either for key in group if key in given}
         if section.either and present not in map(set, section.either):
             wanted = " or ".join(" and ".join(map(repr, group)) for group in section.either)
-            raise self.wrong(node, f"{section.name} takes either {wanted}", "")
+            raise self.wrong(node, f"{section.name} takes either {wanted}", "write exactly one of these")
 
     def key(self, node: yaml.Node, name: str) -> yaml.Node:
         return next((key for key, _ in node.value if key.value == name), node)
@@ -322,7 +323,7 @@ class Reader:
                 raise self.wrong(node, f"{name!r} is empty", "name a property, or use {const: text}")
             if node.value[:1] == "/" and node.value.count("/") > MOST_STEPS:
                 raise self.wrong(
-                    node, f"{name!r} has more than {MOST_STEPS} steps, and no row has that many levels", ""
+                    node, f"{name!r} has more than {MOST_STEPS} steps, and no row has that many levels", "shorten it"
                 )
             return Call("ref", {"ref": node.value}, self.place(node))
         if not isinstance(node, yaml.MappingNode):

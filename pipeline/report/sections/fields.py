@@ -31,7 +31,7 @@ MOST_ROWS = 30
 
 @on_terminal(60)
 def show_coverage(console: Console, plan: Plan, directory: str) -> None:
-    """How many fields and names the mapping does not name, and the first of them."""
+    """How many fields and names the mapping does not name, so that they are sent as they are, and the first of them."""
     coverage = plan.coverage
     if not isinstance(coverage, Coverage) or not coverage.rows:
         return
@@ -44,7 +44,7 @@ def show_coverage(console: Console, plan: Plan, directory: str) -> None:
             more = total.unmapped - len(names)
             others = f" and {more:,} more" if more else ""
             counts = f"{total.unmapped:,} of {total.met:,} {title}"
-            console.print(Text(f"Not in the mapping: {counts}: {', '.join(names)}{others}", style="dim"))
+            console.print(Text(f"Sent as they are: {counts}: {', '.join(names)}{others}", style="dim"))
 
 
 def summary(coverage: Coverage) -> str:
