@@ -60,6 +60,7 @@ TOO_LARGE = [
     [
         ("evnts: {}\n", (7, 1), "mapping has no key 'evnts'", "did you mean 'events'?"),
         ("properties:\n  renam: {a: b}\n", (8, 3), "properties has no key 'renam'", "did you mean 'rename'?"),
+        ("types: {}\n", (7, 1), "mapping has no key 'types'", "write it under 'groups' or 'properties'"),
         ("tool: other\n", (7, 1), "'tool' occurs twice", "keep one of the two"),
         ("properties:\n  rename:\n    a: b\n    a: c\n", (10, 5), "'a' occurs twice", ""),
         ("unlisted: maybe\n", (7, 11), "'unlisted' cannot be 'maybe'", "it takes: keep, reject"),
@@ -74,7 +75,7 @@ TOO_LARGE = [
         ("uuid: !!str /id\n", (7, 7), "tags", ""),
         ("uuid: {json: '{a}'}\n", (7, 14), "'json' takes JSON text", ""),
         ("uuid: ''\n", (7, 7), "'uuid' is empty", ""),
-        ("events: [a]\n", (7, 9), "'events' takes a table", ""),
+        ("events: [a]\n", (7, 9), "'events' takes a table", "write `name: value` lines below 'events'"),
         ("uuid: [a\n", None, "not YAML", ""),
         *((more, place, message, "") for more, place, message in TOO_LARGE),
     ],

@@ -52,7 +52,9 @@ def parse(text: str, file: str) -> Mapping:
     entries = reader.entries(root)
     form = entries.pop("format", None)
     if form is None or not isinstance(form, yaml.ScalarNode) or form.value != FORMAT:
-        raise reader.wrong(form or root, f"the first line must be `format: {FORMAT}`", "write it, or name a file that is a mapping")
+        raise reader.wrong(
+            form or root, f"the first line must be `format: {FORMAT}`", "write it, or name a mapping file"
+        )
     given = reader.fields(root, MAPPING.name, MAPPING.fields, entries)
     _check_files(reader, entries.get("files"), given.get("files"))
     return Mapping(**given, file=file, text=text, verbs=tuple(sorted(reader.verbs)))
@@ -187,7 +189,7 @@ class Reader:
         entries: dict[str, yaml.Node] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise self.wrong(key, "a name must be plain text", "write text before the colon, in quotes if it has brackets")
+                raise self.wrong(key, "a name must be plain text", "write text before the colon")
             if key.value == "<<" and not key.style:
                 raise self.wrong(key, "merges (<<) are not part of the language", "write the entries out")
             if key.value in entries:
@@ -233,7 +235,7 @@ class Reader:
 
     def text(self, node: yaml.Node, name: str) -> str:
         if not isinstance(node, yaml.ScalarNode):
-            raise self.wrong(node, f"{name!r} takes text", "write one value after the colon, in quotes if it has brackets")
+            raise self.wrong(node, f"{name!r} takes text", "write one value after the colon")
         value: str = node.value
         return value
 
@@ -272,7 +274,8 @@ class Reader:
         try:
             # The depth at which the decoder itself fails depends on the Python version.
             if depth(text.encode()) > MAX_DEPTH:
-                raise self.wrong(node, f"{name!r} is nested too deeply; a row has at most {MAX_DEPTH} levels", "write a value with fewer levels")
+                problem = f"{name!r} is nested too deeply; a row has at most {MAX_DEPTH} levels"
+                raise self.wrong(node, problem, "write a value with fewer levels")
             msgspec.json.decode(text.encode())
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise self.wrong(
@@ -301,7 +304,9 @@ class Reader:
         for key, value in entries.items():
             field: kinds.Field | None = fields.get(key)
             if field is None:
-                raise self.wrong(self.key(node, key), f"{name} has no key {key!r}", nearest(key, fields))
+                sections = [name for name, one in MAPPING.fields.items() if key in getattr(one.kind, "fields", ())]
+                hint = f"write it under {' or '.join(map(repr, sections))}" if sections else nearest(key, fields)
+                raise self.wrong(self.key(node, key), f"{name} has no key {key!r}", hint)
             given[field.into or key] = self.read(value, field.kind, key)
         for key, field in fields.items():
             if field.required and key not in entries:
