@@ -10,10 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from uuid import UUID
 
-from tests.models.target import Target, as_text, illegal, key_as_text
+from tests.models.target import ANY_CASE, EXACT, Target, as_text, key_as_text
 
 Row = Mapping[str, Any]
+
+
+MISSING = frozenset(
+    [r"\n", "n/a", "#n/a", "<null>", "<nil>", "<none>", "(null)", "(nil)", "(none)", "(undefined)", "(not set)"]
+)
+"""people#placeholder-ids, without the words that the service knows."""
 
 
 class Policies(NamedTuple):
@@ -47,8 +54,12 @@ class Shown(NamedTuple):
 
 
 def usable(name: object) -> str:
-    """The id, or "" if it is a placeholder (people#identity-resolution, exports#placeholder-values)."""
-    return name if isinstance(name, str) and name.strip() and not illegal(name) else ""
+    """The id, or "" if it is a placeholder (people#placeholder-ids)."""
+    if not isinstance(name, str):
+        return ""
+    bare = name.strip().lower()
+    bare = bare[1:-1] if len(bare) > 1 and bare[0] == bare[-1] and bare[0] in "'\"" else bare
+    return name if bare and bare not in MISSING | ANY_CASE | {str(UUID(int=0)), *map(str.lower, EXACT)} else ""
 
 
 def with_ids(at: str, user: object, device: object, **more: Any) -> Shown:

@@ -65,6 +65,6 @@ def test_few_rows_without_a_name_or_an_id_are_counted(tmp_path: Path) -> None:
 
 def test_rare_words_for_a_missing_id_are_placeholders(tmp_path: Path) -> None:
     """However many ids are more frequent."""
-    users = [*(f"u-{row % 9}" for row in range(60)), "NULL", "n/a", "-"]
+    users = [*(f"u-{row % 9}" for row in range(60)), "NULL", "nil", "na", "-"]
     path = log(tmp_path, ({"event": "A", "time": T + row, "user_id": user} for row, user in enumerate(users)))
-    assert checked(drafted(path)).distinct_id.junk == ("-", "NULL", "n/a")
+    assert checked(drafted(path)).distinct_id.junk == ("-", "nil", "na")
