@@ -68,8 +68,8 @@ def rejects(directory: str, options: RejectsOptions, every: bool, form: str, as_
     the rows that are left out for another one.
 
     Each has file, row, byte offset, code and text. `row` counts records from 1, and is 0 if the export cannot be read;
-    `offset` is in bytes of the decompressed file. In CSV, a value that a spreadsheet would run as a formula has an
-    apostrophe in front, and so has a value that starts with an apostrophe.
+    `offset` is in bytes of the decompressed file, and in a workbook the row that the `sheet` shows. In CSV, a value
+    that a spreadsheet would run as a formula has an apostrophe in front, and so has one that starts with an apostrophe.
     """
     import msgspec
 
@@ -84,10 +84,10 @@ def rejects(directory: str, options: RejectsOptions, every: bool, form: str, as_
                 sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
             sys.stdout.buffer.flush()
         elif form == "csv":
-            names = [*(name for name in RefusedEvent.__struct_fields__ if name != "item"), "item"]
-            write_csv(
-                sys.stdout, names, ([*(getattr(row, name, "") for name in names[:-1]), row.item or ""] for row in rows)
-            )
+            last = ("item", "sheet")
+            names = [*(name for name in RefusedEvent.__struct_fields__ if name not in last), *last]
+            own = ([*(getattr(row, name, "") for name in names[:-2]), row.item or "", row.sheet] for row in rows)
+            write_csv(sys.stdout, names, own)
         else:
             from pipeline.report.terminal import plan_views
             from pipeline.text import quoted

@@ -136,10 +136,12 @@ def superseded_in(plan: Plan) -> tuple[int, Example] | None:
 
 
 def place_of(reject: Reject) -> str:
-    """Where a rejected row or refused event comes from: file, row, item, and byte unless the offset counts rows."""
+    """Where a rejected row or refused event comes from: file, row, item, and byte, or the row that a sheet shows."""
     if not reject.row:
         return reject.part
     item = f", item {reject.item:,}" if reject.item else ""
+    if reject.sheet:
+        return f"{reject.part}, row {reject.row:,}{item}, row {reject.offset:,} of the sheet {reject.sheet!r}"
     byte = f", byte {reject.offset:,}" if reject.offset not in (0, reject.row - 1) else ""
     return f"{reject.part}, row {reject.row:,}{item}{byte}"
 

@@ -90,7 +90,8 @@ class ExplainedRow(msgspec.Struct, frozen=True):
 
     `codes` count skipped rows of the plan by code; a row that is skipped has one of these codes. `sampled`: the plan
     has an event of it and its fields; `like` is a row in the sample with an event of the same name. `pairs` are pairs
-    of ids that this row is the first to have, `look` a command that shows the row if its file is still there.
+    of ids that this row is the first to have, `look` a command that shows the row, or its number in a workbook's
+    sheet, if its file is still there.
     """
 
     file: str
