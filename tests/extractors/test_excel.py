@@ -189,7 +189,7 @@ def test_rows_have_their_own_offset_text_and_content(tmp_path: Path) -> None:
 
 
 def test_a_row_of_a_workbook_is_named_as_the_sheet_shows_it(tmp_path: Path) -> None:
-    """Below a title and blank rows, if it is rejected and, as long as the workbook is unchanged, if it is planned. Lines
+    """Below a title and blank rows, if it is rejected and, as long as the workbook is unchanged, if it is planned. Rows
     of text have an offset."""
     rows = [{"event": "Seen", "user": user, "at": "2023-01-02T00:00:00Z"} for user in ("u-1", "u-2", "")]
     written(

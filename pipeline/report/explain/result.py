@@ -108,9 +108,9 @@ class ExplainedRow(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """What was asked for, a `kind` of `row`, `uuid`, `id` or `sample`, and what became of it. `ledger` is what states
-    are of: `send`, `rehearse`, or "" if nothing was sent; `to` is where to, and `refused` how many events were refused
-    there."""
+    """What was asked for, a `kind` of `row`, `uuid`, `key`, `id` or `sample`, and what became of it. `ledger` is what
+    states are of: `send`, `rehearse`, or "" if nothing was sent; `to` is where to, and `refused` how many events were
+    refused there."""
 
     plan: str
     digest: str

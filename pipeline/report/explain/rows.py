@@ -142,6 +142,12 @@ class Known:
         query = _FACTS.format(columns=columns, by=by, one=one, other=other, order=order, most=most)
         return [Fact(*row) for row in self.database.rows(query, ones, others)] if ones else []
 
+    def with_uuid(self, uuid: str) -> list[RowPlace]:
+        """The row of the event with this uuid: of several, the one that is sent."""
+        digits = uuid.replace("-", "")
+        found = self.facts([int(digits[:16], 16)], [int(digits[16:], 16)], "hi, lo", SENT_FIRST, 1)
+        return [one.at for one in found]
+
     def copy(self, fact: Fact) -> Copy:
         return Copy(self.plan.parts[fact.part].path, fact.row, fact.uuid, fact.code or "")
 
@@ -344,11 +350,17 @@ class Rows:
         ]
 
     def _read_rejects(self) -> Iterator[tuple[RowPlace, Reject]]:
-        """The rejects of the rows, masked unless both values and ids are shown."""
+        """The rejects of the rows, masked unless both values and ids are shown. They are in the order of the export, so
+        reading ends behind the last of the rows."""
         plan, known = self._known.plan, SHOWN if self._shown.ids else SHOWN - IDS
-        wanted = {(plan.parts[place.part].path, place.row): place for place in self._places}
+        index = {part.path: number for number, part in enumerate(plan.parts)}
+        wanted = set(self._places)
+        last = max(wanted, default=RowPlace(-1, 0))
         for one in read_lines(self._known.directory.rejects, Reject):
-            if place := wanted.get((one.part, one.row)):
+            place = RowPlace(index.get(one.part, -1), one.row)
+            if place > last:
+                return
+            if place in wanted:
                 text = one.record if all(self._shown) else masked(one.record, plan.parts[place.part].dialect, known)
                 yield place, replace(one, record=text)
 
