@@ -44,8 +44,9 @@ def masked(record: str, dialect: Dialect | None = None, known: frozenset[str] = 
     the members that are shown.
     """
     text = record[:_READ]
-    shown = _masked_cells(text, dialect, known) if dialect is not None and dialect.header else _masked_json(text, known)
-    return printable(shown, RECORD_CHARACTERS)
+    if dialect is not None and dialect.header and not dialect.sheet:  # a row of a sheet is a JSON list
+        return printable(_masked_cells(text, dialect, known), RECORD_CHARACTERS)
+    return printable(_masked_json(text, known), RECORD_CHARACTERS)
 
 
 def masked_value(value: Any) -> str:

@@ -175,12 +175,11 @@ def remedies_of(plan: Plan, directory: Directory) -> Iterator[str]:
 
 def _record(reject: Reject, dialect: Dialect) -> Any:
     """The record of a reject, as far as it can be read."""
-    if reject.sheet or not dialect.header:
-        with suppress(msgspec.MsgspecError):
-            record = msgspec.json.decode(reject.record)
-            return dict(zip(dialect.header, record, strict=False)) if reject.sheet else record
-        return {}
-    return dict(zip(dialect.header, cells_of(reject.record, dialect), strict=False))
+    delimited = dialect.header and not reject.sheet
+    with suppress(msgspec.MsgspecError):
+        record = cells_of(reject.record, dialect) if delimited else msgspec.json.decode(reject.record)
+        return dict(zip(dialect.header, record, strict=False)) if isinstance(record, list) else record
+    return None
 
 
 def _filled(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

@@ -408,13 +408,6 @@ def namespace_of(mapping: Mapping, options: SealedOptions) -> UUID:
     return uuids.namespace(mapping.tool, options.settings.get("source", ""))
 
 
-def key_parts(mapping: Mapping, options: SealedOptions) -> int:
-    """How many values of a row its key is made of, 0 if rows have no key."""
-    if mapping.key is None:
-        return 0
-    return 1 if is_importer_key(mapping, options) else len(mapping.key.of)
-
-
 def _event_cases(mapping: Mapping) -> Iterator[program.EventCase]:
     for number, (name, rule) in enumerate(mapping.events.items(), 1):
         yield program.EventCase(name, rule.name or name, number, rule.skip, rule.warn)

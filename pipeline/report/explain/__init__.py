@@ -18,7 +18,7 @@ from pathlib import Path
 from pipeline.errors import UsageError
 from pipeline.ledger import read_summary
 from pipeline.mapper.language.parsed import parse
-from pipeline.mapper.program.builder import key_parts, namespace_of
+from pipeline.mapper.program.builder import is_importer_key, namespace_of
 from pipeline.options import ExplainOptions
 from pipeline.plan.requests.query import opened
 from pipeline.plan.samples.source_pairs import Shown
@@ -77,7 +77,7 @@ def _named(known: Known, asked: str | None) -> tuple[str, Sequence[RowPlace], Se
     if person := known.person_with_events(asked):
         return "id", [], [], [person]
     mapping, options = parse(known.plan.mapping.text, known.plan.mapping.name), known.plan.options
-    parts = key_parts(mapping, options)
+    parts = 1 if is_importer_key(mapping, options) else len(mapping.key.of) if mapping.key else 0
     if parts == 1 and (places := known.with_uuid(Hasher(namespace_of(mapping, options))(asked))):
         return "key", places, [], []
     raise _unknown(known, asked, parts)

@@ -66,11 +66,8 @@ def guess(records: Sequence[Record], *, recognised: bool = False) -> Roles:
     received = received_in(others)
     events = [column for column in events_in(others) if received is None or column is not received.column]
     people = [one.column for one in people_in(others) if one.known]
-    if recognised:
-        keys = keys_in(columns, likely=False)
-    else:
-        key = key_in([one for one in others if one not in people], is_unique, len(records))
-        keys = [] if key is None else [key]
+    key = None if recognised else key_in([one for one in others if one not in people], is_unique, len(records))
+    keys = keys_in(columns, likely=False) if recognised else [key] if key else []
     return Roles(
         _path(events), _path(people), _path(keys),
         time.clock if time else None, received.clock if received else None,
