@@ -246,8 +246,8 @@ def read_rejects(directory: PathText, options: RejectsOptions = RejectsOptions()
 def explain_plan(
     directory: PathText, asked: str | None = None, options: ExplainOptions = ExplainOptions()
 ) -> Explanation:
-    """What became of a row (`FILE:ROW`), of the event with a uuid, or of a distinct_id; without one, of the rows that
-    the plan has as a sample. No export is read. Raises UsageError, UnsafePlan, StalePlan, BrokenLedger."""
+    """What became of a row (`FILE:ROW`), of the event with a uuid or with a key of the export, or of a distinct_id;
+    without one, of the rows that the plan has as a sample. Raises UsageError, UnsafePlan, StalePlan, BrokenLedger."""
     from pipeline.report.explain import explain
 
     return explain(*_opened(directory), asked, options)

@@ -44,8 +44,9 @@ def masked(record: str, dialect: Dialect | None = None, known: frozenset[str] = 
     the members that are shown.
     """
     text = record[:_READ]
-    shown = _masked_cells(text, dialect, known) if dialect is not None and dialect.header else _masked_json(text, known)
-    return printable(shown, RECORD_CHARACTERS)
+    if dialect is not None and dialect.header and not dialect.sheet:  # a row of a sheet is a JSON list
+        return printable(_masked_cells(text, dialect, known), RECORD_CHARACTERS)
+    return printable(_masked_json(text, known), RECORD_CHARACTERS)
 
 
 def masked_value(value: Any) -> str:
@@ -80,20 +81,21 @@ def _masked_json(text: str, known: frozenset[str] = SHOWN) -> str:
     return "".join(pieces)
 
 
-def _masked_cells(text: str, dialect: Dialect, known: frozenset[str]) -> str:
+def cells_of(text: str, dialect: Dialect) -> list[str]:
+    """The cells of a delimited row; none if it is broken."""
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE
+    reader = csv.reader(
+        io.StringIO(text, newline=""), delimiter=dialect.delimiter, quotechar=dialect.quote or None,
+        escapechar=dialect.escape or None, quoting=quoting,
+    )  # fmt: skip
     try:
-        cells = next(
-            csv.reader(
-                io.StringIO(text, newline=""),
-                delimiter=dialect.delimiter,
-                quotechar=dialect.quote or None,
-                escapechar=dialect.escape or None,
-                quoting=quoting,
-            )
-        )
-    except (csv.Error, StopIteration):
-        return MASK
+        return next(reader, [])
+    except csv.Error:
+        return []
+
+
+def _masked_cells(text: str, dialect: Dialect, known: frozenset[str]) -> str:
+    cells = cells_of(text, dialect) or [MASK]
     # All cells are masked if their names are uncertain.
     names = dialect.header if len(cells) == len(dialect.header) else ("",) * len(cells)
     return dialect.delimiter.join(

@@ -260,7 +260,8 @@ class ItemOutcomes(list[Any]):
 
 class Reject(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A row that cannot be sent, or one `item` of a row (counted from 1), with its location. `row` counts records from
-    1; `offset` is in the decompressed part, and `record` is the whole row."""
+    1; `offset` is in the decompressed part, and `record` is the whole row. In a workbook `sheet` is the sheet that is
+    read, and `offset` the row's number there."""
 
     part: str
     row: int
@@ -270,6 +271,7 @@ class Reject(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     detail: str
     record: str
     item: int = 0
+    sheet: str = ""
 
 
 Step = Callable[[str, int, int], None]

@@ -20,6 +20,7 @@ from pipeline.options import SurveyOptions
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.zone import fitting_zones
+from pipeline.report.rejects import remedies_of
 from pipeline.report.state import IDENTITIES, PlanStatus, State, read_status, step_after
 from pipeline.report.survey_view import show_answers, write_survey
 from pipeline.report.terminal.steps import show_plan
@@ -189,6 +190,8 @@ class Way:
             rejected = sum(plan.rejects.values())
             _say(f"\n{pluralize(rejected, 'row')} cannot be sent, as above. To read all of them, in another terminal:")
             _show_command(_command("rejects", self.directory))
+            for sentence in remedies_of(*open_plan(self.directory)):
+                _say(sentence)
             if click.confirm(f"Leave {'it' if rejected == 1 else 'them'} out for good, and plan again?", err=True):
                 self.answers.max_rejects = rejected
                 self._keep()

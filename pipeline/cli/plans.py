@@ -68,8 +68,8 @@ def rejects(directory: str, options: RejectsOptions, every: bool, form: str, as_
     the rows that are left out for another one.
 
     Each has file, row, byte offset, code and text. `row` counts records from 1, and is 0 if the export cannot be read;
-    `offset` is in bytes of the decompressed file. In CSV, a value that a spreadsheet would run as a formula has an
-    apostrophe in front, and so has a value that starts with an apostrophe.
+    `offset` is in bytes of the decompressed file, and in a workbook the row that the `sheet` shows. In CSV, a value
+    that a spreadsheet would run as a formula has an apostrophe in front, and so has one that starts with an apostrophe.
     """
     import msgspec
 
@@ -84,10 +84,10 @@ def rejects(directory: str, options: RejectsOptions, every: bool, form: str, as_
                 sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
             sys.stdout.buffer.flush()
         elif form == "csv":
-            names = [*(name for name in RefusedEvent.__struct_fields__ if name != "item"), "item"]
-            write_csv(
-                sys.stdout, names, ([*(getattr(row, name, "") for name in names[:-1]), row.item or ""] for row in rows)
-            )
+            last = ("item", "sheet")
+            names = [*(name for name in RefusedEvent.__struct_fields__ if name not in last), *last]
+            own = ([*(getattr(row, name, "") for name in names[:-2]), row.item or "", row.sheet] for row in rows)
+            write_csv(sys.stdout, names, own)
         else:
             from pipeline.report.terminal import plan_views
             from pipeline.text import quoted
@@ -104,7 +104,7 @@ def rejects(directory: str, options: RejectsOptions, every: bool, form: str, as_
 
 @click.command(epilog=example("backcast explain plan/ events.jsonl:17"))
 @common.directory
-@click.argument("asked", metavar="[FILE:ROW|UUID|ID]", required=False)
+@click.argument("asked", metavar="[FILE:ROW|UUID|KEY|ID]", required=False)
 @takes(ExplainOptions)
 @click.option(
     "--report", metavar="FILE", type=click.Path(path_type=Path),
@@ -115,10 +115,11 @@ def explain(directory: str, asked: str | None, options: ExplainOptions, report: 
     """What became of a row, an event or a person, and why.
 
     A row is named by its file in the export (the end of its path is enough) and its number, as `rejects` shows them;
-    an event by its uuid; a person by a distinct_id. Shown are the events of the row as they are sent, the request of
-    each and its state, its duplicates, why the row is left out or rejected, and the ids that are merged. No export is
-    read. A plan has the text of rejected rows and of the rows of its sample (`plan --pairs N`), with the rule and the
-    line of the mapping for each property.
+    an event by its uuid, or by the id that its row has in the export, if the mapping's key is one value; a person by a
+    distinct_id. Shown are the events of the row as they are sent, the request of each and its state, its duplicates,
+    why the row is left out or rejected, and the ids that are merged. No export is read, except to find a row of a
+    workbook in its sheet. A plan has the text of rejected rows and of the rows of its sample (`plan --pairs N`), with
+    the rule and the line of the mapping for each property.
     """
     from pipeline import api
     from pipeline.errors import UsageError
@@ -127,7 +128,7 @@ def explain(directory: str, asked: str | None, options: ExplainOptions, report: 
 
     if (asked is None) == (report is None):
         raise UsageError(
-            "explain needs one of: FILE:ROW, a uuid, a distinct_id, --report FILE",
+            "explain needs one of: FILE:ROW, a uuid, a row's own id, a distinct_id, --report FILE",
             hint="for example: backcast explain plan/ events.jsonl:17",
         )
     if report is not None:

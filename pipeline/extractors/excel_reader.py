@@ -1,4 +1,5 @@
-"""Excel parts: one sheet, read row by row; blocks are runs of rows as JSON lists of cells.
+"""Excel parts: one sheet, read row by row; blocks are runs of rows as JSON lists of the row's number in the sheet and
+its cells.
 
 `pipeline.extractors.excel_rows` has the table of values. Only the strings that a workbook's cells share are in memory
 as a whole, so their size has a limit.
@@ -95,11 +96,18 @@ def blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
     """
     index = start = 0
     with readable(part.path, _DAMAGED), _book(part.file, part.path) as book:
-        rows = (cells for _, cells in _below_header(book[part.dialect.sheet], part.dialect))
+        rows = _below_header(book[part.dialect.sheet], part.dialect)
         while some := list(islice(rows, block_rows)):
             yield Block(part.index, index, start, len(some), _encode(some))
             index += 1
             start += len(some)
+
+
+def row_of_sheet(part: Part, row: int) -> int:
+    """The number in its sheet of a row, which counts from 1 below the header; 0 if the sheet has fewer rows."""
+    with readable(part.path, _DAMAGED), _book(part.file, part.path) as book:
+        numbers = (number for number, _ in _below_header(book[part.dialect.sheet], part.dialect))
+        return next(islice(numbers, row - 1, None), 0)
 
 
 def _below_header(sheet: Any, dialect: Dialect) -> Iterator[tuple[int, list[Any]]]:

@@ -43,7 +43,7 @@ class ExcelRows(NumberedRows):
         return self._part.dialect.header
 
     def __iter__(self) -> Iterator[Record | BrokenRow]:
-        for row, cells in enumerate(self._cells):
+        for row, (_, cells) in enumerate(self._numbered):
             if len(cells) > len(self.columns):
                 yield BrokenRow("bad_csv_row", f"{pluralize(len(cells), 'cell')}; the header has {len(self.columns)}")
                 continue
@@ -58,18 +58,21 @@ class ExcelRows(NumberedRows):
             elif isinstance(cell, (int, float)) and abs(cell) >= _DIGITS and cell == int(cell):
                 self.warnings.append((row, "rounded_integer", f"{name}: {int(cell)}"))
 
+    def offset(self, row: int) -> int:
+        """The row's number in the sheet, from 1."""
+        return self._numbered[row][0]
+
     def text(self, row: int) -> str:
         """The cells of the row as a JSON list."""
-        return msgspec.json.encode(self._cells[row]).decode()
+        return msgspec.json.encode(self._numbered[row][1]).decode()
 
     def _record(self, row: int) -> Record:
         return {
             name: cell
-            for name, cell in zip(self.columns, self._cells[row], strict=False)
+            for name, cell in zip(self.columns, self._numbered[row][1], strict=False)
             if cell is not None and not isinstance(cell, dict)
         }
 
     @cached_property
-    def _cells(self) -> list[list[Any]]:
-        cells: list[list[Any]] = msgspec.json.decode(self._content)
-        return cells
+    def _numbered(self) -> list[tuple[int, list[Any]]]:
+        return msgspec.json.decode(self._content, type=list[tuple[int, list[Any]]])

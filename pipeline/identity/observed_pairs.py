@@ -263,7 +263,7 @@ def pair_problem(anonymous: str, user: str) -> str:
     """Why the operator may not join two ids, "" if they may be joined."""
     for one in (anonymous, user):
         if is_placeholder(one):
-            return f"{one!r} is a placeholder, which the service never merges"
+            return f"{one!r} is a placeholder, under which strangers would become one person"
         if lost_digits(one):
             return f"{one!r} has lost its last digits in a spreadsheet"
         if len(one) > MAX_ID or "\0" in one:

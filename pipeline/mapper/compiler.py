@@ -33,7 +33,7 @@ from pipeline.mapper.language.sections import Mapping
 from pipeline.mapper.own_code import Cost, OwnCodeRunner, load
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
-from pipeline.mapper.program.builder import HASH_KEY, NO_TABLES, Builder, Tables, is_importer_key
+from pipeline.mapper.program.builder import HASH_KEY, NO_TABLES, Builder, Tables, namespace_of
 from pipeline.mapper.program.functions import LAYOUTS, decode_row, layout_of
 from pipeline.mapper.program.operations import Program
 from pipeline.models import MapperResult, SealedOptions
@@ -122,9 +122,7 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
             layout = partial(layout_of, built.decode)
         else:
             map_members = None
-    space = uuids.namespace(mapping.tool, options.settings.get("source", ""))
-    if is_importer_key(mapping, options):
-        space = uuids.POSTHOG_MIXPANEL
+    space = namespace_of(mapping, options)
     hasher = uuids.Hasher(space)
     runner = OwnCodeRunner(mapping.code, hasher) if mapping.python and mapping.code is not None else None
     if runner is not None:

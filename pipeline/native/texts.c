@@ -231,8 +231,8 @@ is_word(const Reader *self, const char *at, Py_ssize_t length)
 }
 
 /* is_placeholder(text): `pipeline.validator.placeholder_ids.is_placeholder`, whose words are given in lower case. False
- * for an ordinary id: ASCII, none of the words in any case, and not beginning like a list, an object, a space or the
- * prefix of a device's id. */
+ * for an ordinary id: ASCII, none of the words in any case, not beginning like a list, an object or the prefix of a
+ * device's id, and without a space at either end. */
 static PyObject *
 is_placeholder(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
 {
@@ -240,7 +240,8 @@ is_placeholder(PyObject *callable, PyObject *const *arguments, size_t flags, PyO
     Py_ssize_t length;
     const char *at;
     if (named != NULL || PyVectorcall_NARGS(flags) != 1 || (at = ascii_of(arguments[0], &length)) == NULL ||
-        length == 0 || *at == '$' || *at == '[' || *at == '{' || is_space(*at) || is_word(self, at, length))
+        length == 0 || *at == '$' || *at == '[' || *at == '{' || is_space(*at) || is_space(at[length - 1]) ||
+        is_word(self, at, length))
         return PyObject_Vectorcall(self->slow, arguments, flags, named);
     Py_RETURN_FALSE;
 }

@@ -182,7 +182,7 @@ class Walk:
     def _add(self, task: Task, stats: BlockStats, blocks: LinesWriter, rejects: LinesWriter) -> None:
         block = task.block
         counts = self.parts[block.part]
-        path = self._request.config.parts[block.part].path
+        part = self._request.config.parts[block.part]
         first_row = counts.rows + 1
         blocks.write(
             PlannedBlock(
@@ -191,15 +191,16 @@ class Walk:
             )
         )  # fmt: skip
         for reject in stats.rejects:
-            rejects.write(msgspec.structs.replace(reject, row=first_row + reject.row - 1))
+            row = first_row + reject.row - 1
+            rejects.write(msgspec.structs.replace(reject, row=row, sheet=part.dialect.sheet or ""))
             self.rejects[reject.code] += 1
-            self.first_rejects.setdefault(reject.code, (path, first_row + reject.row - 1))
-            if not reject.item and format_of(self._request.config.parts[block.part]).recognize is not None:
+            self.first_rejects.setdefault(reject.code, (part.path, row))
+            if not reject.item and format_of(part).recognize is not None:
                 self.rejected_bytes += len(reject.record)
             if remedy := remedy_of(reject.code, reject.detail):
                 self.remedies[remedy] += 1
         for code, (row, offset, detail) in stats.examples.items():
-            self.examples.setdefault(code, Example(path, first_row + row, offset, detail))
+            self.examples.setdefault(code, Example(part.path, first_row + row, offset, detail))
         counts.rows += stats.rows
         self._rows_read += stats.rows
         counts.mapped += stats.mapped

@@ -7,18 +7,22 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain, groupby, tee
+from itertools import chain, groupby, islice, tee
 from operator import attrgetter
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
+
+import msgspec
 
 from pipeline.errors import Refused, UnsafePlan, UsageError
 from pipeline.ledger import RefusalRecord, read_refused_events, read_summary, read_totals, was_ever_applied
-from pipeline.models import Reject
+from pipeline.mask import cells_of
+from pipeline.models import Dialect, Reject
 from pipeline.plan.sealed.directory import Directory, read_lines
 from pipeline.plan.sealed.discarded import discarded_of
 from pipeline.plan.sealed.manifest import Example, Plan
 from pipeline.text import are, pluralize
 from pipeline.validator.codes import meaning
+from pipeline.validator.placeholder_ids import is_placeholder
 
 REFUSED = "refused_event"
 """The code of every event that the service refused."""
@@ -32,6 +36,10 @@ GUARD = "'"
 
 MOST_PLACES = 5
 """Causes of refusals whose first row is looked up, for each of which a request is inflated."""
+MOST_RECORDS = 1_000
+MOST_COLUMNS = 8
+_LACKING = {"distinct_id": ("missing_distinct_id", "junk_distinct_id"), "time": ("missing_timestamp",)}
+"""The codes of rows for which another column might do, by the entry of a mapping."""
 _VARIABLE = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|\d+")
 
 Warn = Callable[[str], None]
@@ -136,12 +144,51 @@ def superseded_in(plan: Plan) -> tuple[int, Example] | None:
 
 
 def place_of(reject: Reject) -> str:
-    """Where a rejected row or refused event comes from: file, row, item, and byte unless the offset counts rows."""
+    """Where a rejected row or refused event comes from: file, row, item, and byte, or the row that a sheet shows."""
     if not reject.row:
         return reject.part
     item = f", item {reject.item:,}" if reject.item else ""
+    if reject.sheet:
+        return f"{reject.part}, row {reject.row:,}{item}, row {reject.offset:,} of the sheet {reject.sheet!r}"
     byte = f", byte {reject.offset:,}" if reject.offset not in (0, reject.row - 1) else ""
     return f"{reject.part}, row {reject.row:,}{item}{byte}"
+
+
+def remedies_of(plan: Plan, directory: Directory) -> Iterator[str]:
+    """Which columns have a value in the rows that were rejected without an id or a time, as sentences for who corrects
+    the mapping; of MOST_RECORDS rows at most."""
+    dialects = {part.path: part.dialect for part in plan.parts}
+    for entry, codes in _LACKING.items():
+        some = [*islice((one for one in read_lines(directory.rejects, Reject) if one.code in codes), MOST_RECORDS)]
+        values: dict[str, list[str]] = {}
+        for reject in some:
+            for path, text in _filled(_record(reject, dialects[reject.part])):
+                values.setdefault(path, []).append(text)
+        ranked = sorted(values.items(), key=lambda one: (-len(one[1]), -len({*one[1]})))[:MOST_COLUMNS]
+        if ranked:
+            listed = ", ".join(
+                f"{path} ({pluralize(len(of), 'row')}, {pluralize(len({*of}), 'value')})" for path, of in ranked
+            )
+            lacking = f"{pluralize(len(some), 'rejected row')} without {entry}"
+            yield f"Columns with a value in {lacking}: {listed}. If one will do, add it to `{entry}` in the mapping."
+
+
+def _record(reject: Reject, dialect: Dialect) -> Any:
+    """The record of a reject, as far as it can be read."""
+    delimited = dialect.header and not reject.sheet
+    with suppress(msgspec.MsgspecError):
+        record = cells_of(reject.record, dialect) if delimited else msgspec.json.decode(reject.record)
+        return dict(zip(dialect.header, record, strict=False)) if isinstance(record, list) else record
+    return None
+
+
+def _filled(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The path of each member that has a value, and the value; words such as `NULL` are none."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _filled(one, f"{path}/{name}")
+    elif not isinstance(value, list) and not is_placeholder(str(value)):
+        yield path, str(value)
 
 
 def rejects_with(plan: Plan, directory: Directory, code: str) -> Iterator[Reject]:

@@ -15,6 +15,7 @@ from pipeline.options import ApplyOptions
 from pipeline.plan.in_bucket import file_here
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.discarded import discarded_of
+from pipeline.plan.sealed.freshness import not_ready
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import NO_RESULTS, Report, Results, latest_canary, results_of
 from pipeline.report.open_points import open_points
@@ -110,14 +111,9 @@ def state_of(plan: Plan, summary: LedgerSummary, results: Results, *, running: b
 def check_ready(plan: Plan, directory: Directory) -> None:
     """Raise UnsafePlan if a check stops the plan."""
     if not plan.ready:
-        stops = [f"STOP {check.name}: {check.detail}" for check in plan.gates if check.level == "stop"]
         again = plan_command(plan, directory.name, stop_options(plan))
-        raise UnsafePlan(
-            f"the plan is not ready: {pluralize(len(stops), 'check')} {'stops' if len(stops) == 1 else 'stop'} it",
-            details=stops,
-            hint=f"read its report and plan again: {again}; or rehearse it as it is:"
-            f" backcast rehearse {quoted(directory.name)}",
-        )
+        rehearse = f"backcast rehearse {quoted(directory.name)}"
+        raise not_ready(plan, f"read its report and plan again: {again}; or rehearse it as it is: {rehearse}")
 
 
 def check_required(plan: Plan, directory: Directory, to: str, options: ApplyOptions) -> None:

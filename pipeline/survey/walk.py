@@ -88,7 +88,7 @@ class _Walk:
         if name and not tools:  # a mapping that knows the pages opens them
             detail = f"each row is a page that wraps its rows in {name!r}; to read them, add --set rows={name}"
             self.notices.append(Notice("rows_in_list", part.path, detail))
-        roles = guess(records)
+        roles = guess(records, recognised=bool(tools))
         for record in chain(probe, chosen):
             self.add_row(part, self.rows - before + 1, record, roles)
         whole = next(every, None) is None and len(self.problems) == problems

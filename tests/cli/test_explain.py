@@ -155,6 +155,13 @@ def test_a_refused_event_has_the_answer(explain: Any) -> None:
     assert "refused in the rehearsal" in explain(one["events"][0]["uuid"].upper()).out
 
 
+@pytest.mark.parametrize(("key", "file", "at"), [("id-0", "a:b/rows.jsonl", 1), ("id-2", "a:b/rows.jsonl", 5)])
+def test_an_event_is_found_by_the_id_of_its_row(explain: Any, key: str, file: str, at: int) -> None:
+    """Of several rows with this id, the one that is sent."""
+    found = explain(key, "--json").json
+    assert (found["kind"], [(one["file"], one["row"]) for one in found["rows"]]) == ("key", [(file, at)])
+
+
 def test_a_person_has_all_events_by_state(explain: Any) -> None:
     found = explain("user-2", "--json").json
     (person,) = found["persons"]

@@ -61,6 +61,7 @@ def test_a_table_without_a_mapping_is_drafted_by_questions(tmp_path: Path) -> No
     assert (code, commands(shown)[2:]) == (4, [f"{plan} -o orders-import/plan"])
     assert "event: no column" not in shown
     assert "STOP max_rejects" in shown
+    assert "in 1 rejected row without distinct_id: /Zeitpunkt (1 row, 1 value), /" in " ".join(shown.split())
     assert "backcast apply" not in shown
     assert f"  backcast {plan} OPTION -o orders-import/plan\n" in shown
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
@@ -183,19 +184,25 @@ def test_rows_have_their_own_offset_text_and_content(tmp_path: Path) -> None:
     rows = extractors.rows(part, block)
     assert list(rows.columns or ()) == ["a", "a__2", "column_3", "b"]
     assert list(rows) == [{"a": 1, "a__2": "x", "b": 2.5}]
-    assert (rows.offset(0), json.loads(rows.text(0))) == (0, [1, "x", None, 2.5])
+    assert (rows.offset(0), json.loads(rows.text(0))) == (2, [1, "x", None, 2.5])
     assert json.loads(rows.canonical(0)) == {"a": 1, "a__2": "x", "b": 2.5}
 
 
-def test_a_rejected_row_of_a_workbook_is_at_no_byte(tmp_path: Path) -> None:
-    """It has its row number; lines of text have an offset too."""
+def test_a_row_of_a_workbook_is_named_as_the_sheet_shows_it(tmp_path: Path) -> None:
+    """Below a title and blank rows, if it is rejected and, as long as the workbook is unchanged, if it is planned. Rows
+    of text have an offset."""
     rows = [{"event": "Seen", "user": user, "at": "2023-01-02T00:00:00Z"} for user in ("u-1", "u-2", "")]
-    written(tmp_path / "a.xlsx", list(rows[0]), *[list(row.values()) for row in rows])
+    written(
+        tmp_path / "a.xlsx", ["Sales"], [], list(rows[0]), *[part for row in rows for part in ([], [*row.values()])]
+    )
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    for name, place in (("a.xlsx", "row 3: "), ("a.jsonl", "row 3, byte ")):
+    for name, place in (("a.jsonl", "row 3, byte "), ("a.xlsx", "row 3, row 9 of the sheet 'Events': ")):
         asked = {"event": "event", "distinct_id": "user", "timestamp": "at"}
         plan_export(tmp_path / name, tmp_path / "plan", PlanOptions(mapping="generic", settings=asked))
         assert f"{name}, {place}" in in_process("rejects", tmp_path / "plan").stdout.replace("\n", "")
+    assert "row 7 of the sheet 'Events'" in in_process("explain", tmp_path / "plan", "a.xlsx:2").stdout
+    os.utime(tmp_path / "a.xlsx", (1, 1))
+    assert "of the sheet" not in in_process("explain", tmp_path / "plan", "a.xlsx:2").stdout
 
 
 @pytest.mark.parametrize(("above", "row"), [([], 2), ([["Sales"], [None], [None]], 6)])

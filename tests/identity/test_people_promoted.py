@@ -95,9 +95,9 @@ def test_they_do_so_with_properties_of_persons_and_groups_in_rows(
 ) -> None:
     """Under every policy, and if a profile is live."""
     room = lived if known else lambda: fresh(promote_properties="on")
-    ordered = came_to(in_time(calls, "timestamp"), None, "on", room=room(), profile_policy=policy)
-    asked = {"profile_policy": policy, "promoted_properties": "final"}
-    assert came_to(calls, chance, "on", room=room(), **asked) == ordered
+    asked = {"profile_policy": policy, "joined_users": "first"}
+    ordered = came_to(in_time(calls, "timestamp"), None, "on", room=room(), **asked)
+    assert came_to(calls, chance, "on", room=room(), promoted_properties="final", **asked) == ordered
 
 
 VISITS = [

@@ -43,6 +43,15 @@ def test_pages_have_every_event_once(seeded: LocalService, order: str) -> None:
     assert not [link for link in page.links if "before=" in link]
 
 
+def test_paper_has_the_beginning_of_a_list_and_says_so(seeded: LocalService) -> None:
+    """The style sheet hides the rest; a short list is whole."""
+    send(seeded, *(event(n, time="2023-01-01T00:00:00Z") for n in range(1, 10)))
+    assert "On paper: the first 9 events of this list" in read(seeded, "/events").text
+    send(seeded, *(event(n, time="2023-01-01T00:00:00Z") for n in range(10, 41)))
+    most = int(re.findall(r"\.events tbody tr:nth-child\(n\+([0-9]+)\)", get(seeded, "/style.css").text)[0]) - 1
+    assert f"On paper: the first {most} events of this list" in read(seeded, "/events").text
+
+
 def test_a_page_stays_where_it_is(seeded: LocalService) -> None:
     """Events that land meanwhile do not shift later pages."""
     send(seeded, *(event(n, time=f"2023-01-01T00:{n % 60:02}:00Z") for n in range(1, 111)))

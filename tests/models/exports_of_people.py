@@ -13,7 +13,7 @@ from tests.support.people import JANUARY
 Row = dict[str, Any]
 Place = tuple[str, Row]
 """The name of a file, and a row in it."""
-DEVICES, USERS = ["d0", "d1", "d2", "d3", "d4"], ["u0", "u1", "u2", "u3"]
+DEVICES, USERS = ["d0", "d1", "d2", "d3", "d4"], ["u0", "u1", "u2", "NULL"]
 PROFILE = ("plan", "seats", "initial_referrer", "initial_utm_source")
 
 

@@ -10,10 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from uuid import UUID
 
-from tests.models.target import Target, as_text, illegal, key_as_text
+from tests.models.target import ANY_CASE, EXACT, Target, as_text, key_as_text
 
 Row = Mapping[str, Any]
+
+
+MISSING = frozenset(
+    [r"\n", "n/a", "#n/a", "<null>", "<nil>", "<none>", "(null)", "(nil)", "(none)", "(undefined)", "(not set)"]
+)
+"""people#placeholder-ids, without the words that the service knows."""
 
 
 class Policies(NamedTuple):
@@ -47,8 +54,12 @@ class Shown(NamedTuple):
 
 
 def usable(name: object) -> str:
-    """The id, or "" if it is a placeholder (people#identity-resolution, exports#placeholder-values)."""
-    return name if isinstance(name, str) and name.strip() and not illegal(name) else ""
+    """The id, or "" if it is a placeholder (people#placeholder-ids)."""
+    if not isinstance(name, str):
+        return ""
+    bare = name.strip().lower()
+    bare = bare[1:-1] if len(bare) > 1 and bare[0] == bare[-1] and bare[0] in "'\"" else bare
+    return name if bare and bare not in MISSING | ANY_CASE | {str(UUID(int=0)), *map(str.lower, EXACT)} else ""
 
 
 def with_ids(at: str, user: object, device: object, **more: Any) -> Shown:
@@ -107,19 +118,20 @@ def kissmetrics(row: Row) -> Shown:
     """sources/kissmetrics.md: _p2 is one person with _p; a row of neither sets nothing. A null is not a value."""
     at, more = f"{row['_t']:012}", {name: value for name, value in row.items() if name[0] != "_"}
     if row.get("_p2"):
-        return Shown(at, same=(usable(row["_p2"]), usable(row["_p"])), user=usable(row["_p2"]))
+        same = usable(row["_p2"]), usable(row["_p"])  # a merge without one of its ids has no effect
+        return Shown(at, same=same, user=same[0] if all(same) else "")
     return Shown(at, usable(row["_p"]), bool(row.get("_n")), writes={} if row.get("_n") else {"$set": more})
 
 
 def heap(row: Row) -> Shown:
     """sources/heap: migrations are merges; `identity` is one person with `user_id`, and each user has only one."""
     if "from_user_id" in row:
-        return Shown(row["time"], same=(row["to_user_id"], row["from_user_id"]))
+        return Shown(row["time"], same=(usable(row["to_user_id"]), usable(row["from_user_id"])))
     if "identity" in row:
         at, same = row["last_modified"], (row["identity"], row["user_id"]) if row["identity"] else ()
         who, writes = row["identity"] or row["user_id"], {"$set": {"plan": row["plan"]}}
         return Shown(at, who, False, same=same, writes=writes, user=row["identity"] or "")
-    return Shown(row["time"], row["user_id"])
+    return Shown(row["time"], usable(row["user_id"]))
 
 
 def countly(row: Row) -> Shown:
@@ -130,7 +142,7 @@ def countly(row: Row) -> Shown:
 def openpanel(row: Row) -> Shown:
     """sources/openpanel.md; an alias is one of the tables, and so a record of two ids."""
     if "alias" in row:
-        return Shown(row["created_at"], same=(row["profile_id"], row["alias"]))
+        return Shown(row["created_at"], same=(usable(row["profile_id"]), usable(row["alias"])))
     alone = row["profile_id"] == row["device_id"]  # an anonymous profile has the id of its device
     shown = with_ids(row["created_at"], row["profile_id"], row["device_id"])
     return shown._replace(user="") if alone else shown
@@ -141,13 +153,14 @@ def posthog(row: Row) -> Shown:
     if "person_version" in row:
         person = (as_text(row["distinct_id"]), f"#{row['person_id']}")
         return Shown(row["created_at"], same=person, writes={"$set": row["properties"]})
-    event = {**row, "properties": row["properties"] | {"distinct_id": row["distinct_id"]}}
     given = row["properties"]
+    ids = row["distinct_id"], given.get("alias", "-"), given.get("$anon_distinct_id", "-")
+    event = {**row, "properties": given | {"distinct_id": row["distinct_id"]}} if all(map(usable, ids)) else None
     if row["event"] == "$groupidentify":
         group = (given["$group_type"], key_as_text(given["$group_key"]), given["$group_set"])
         return Shown(row["created_at"], group=group)
     states = row["event"] in ("$identify", "$create_alias", "$merge_dangerously")
-    own = "" if given.get("$process_person_profile") is False else row["distinct_id"]
+    own = "" if given.get("$process_person_profile") is False else usable(row["distinct_id"])
     return Shown(row["created_at"], own, not states, writes={**given, "event": row["event"]}, event=event)
 
 

@@ -61,7 +61,7 @@ def land(tool: str, rows: Sequence[Place], room: Room, pieces: int = 1, **asked:
             asked["identities"] = Path(place, "pairs.csv")
             asked["identities"].write_text("anonymous_id,user_id\n" + "".join(f"{a},{b}\n" for a, b in own.items()))
         asked = {"joined_users": "first"} | ASKED.get(tool, {}) | asked
-        options = PlanOptions(mapping=tool, as_of=AS_OF, workers=0, **asked)
+        options = PlanOptions(mapping=tool, as_of=AS_OF, workers=0, max_rejects="100%", **asked)
         plan = pipeline.plan_export(folder, Path(place, "plan"), options)
         if plan.events.made:
             assert plan.ready, [(gate.name, gate.detail) for gate in plan.gates]

@@ -37,6 +37,8 @@ def test_a_rejected_csv_row_is_masked_by_its_header_and_cut() -> None:
     dialect = Dialect(delimiter=";", header=("event", "distinct_id", "mail"))
     assert masked('A;"u;1";ada@example.com', dialect) == "A;u;1;•••"
     assert masked("A;u;1;ada@example.com", dialect) == "•••;•••;•••;•••"
+    sheet = Dialect(header=("user", "event", "time"), sheet="Orders")
+    assert masked('["ada","Ordered",null]', sheet) == '["•••","•••",null]'
     shown = masked('{"event": "' + "\x1b" + "n" * 1_000 + '"}')
     assert (len(shown), shown[:15], shown[-1]) == (400, '{"event": "\\x1b', "…")
 

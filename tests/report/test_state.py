@@ -218,7 +218,7 @@ def test_refused_events_are_listed_with_their_rows(call: Any, tmp_path: Path) ->
     wanted["record"] = record
     said = call("rejects", directory, "--code", "refused_event", "--format", "csv")
     (shown,) = csv.DictReader(io.StringIO(said.out))
-    assert shown == {name: str(value) for name, value in wanted.items()} | {"item": ""}
+    assert shown == {name: str(value) for name, value in wanted.items()} | {"item": "", "sheet": ""}
     assert "no distinct_id" in call("rejects", directory).out
     (source / "b.jsonl").unlink()
     said = call("rejects", directory, "--code", "refused_event", "--json")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
+
+from pipeline.api import survey_export
 from tests.support.drafts import checked, drafted, events_of, log
-from tests.support.export_shapes import R, T
+from tests.support.export_shapes import R, T, iso
 
 
 def test_ids_of_two_kinds_are_a_pair_only_where_they_show_one_person(tmp_path: Path) -> None:
@@ -65,6 +69,41 @@ def test_few_rows_without_a_name_or_an_id_are_counted(tmp_path: Path) -> None:
 
 def test_rare_words_for_a_missing_id_are_placeholders(tmp_path: Path) -> None:
     """However many ids are more frequent."""
-    users = [*(f"u-{row % 9}" for row in range(60)), "NULL", "n/a", "-"]
+    users = [*(f"u-{row % 9}" for row in range(60)), "NULL", "nil", "na", "-"]
     path = log(tmp_path, ({"event": "A", "time": T + row, "user_id": user} for row, user in enumerate(users)))
-    assert checked(drafted(path)).distinct_id.junk == ("-", "NULL", "n/a")
+    assert checked(drafted(path)).distinct_id.junk == ("-", "nil", "na")
+
+
+@pytest.mark.parametrize(
+    ("person", "time", "birthday"),
+    [
+        ("Besucher", "Zeitpunkt", "Geburtsdatum"), ("Kunden-Nr", "Bestelldatum", "Änderungsdatum"),
+        ("id_cliente", "fecha", "fecha_nacimiento"), ("visiteur", "heure", "date_naissance"),
+        ("Usuário", "hora", "expirado_hora"), ("klantnummer", "tijdstip", "geboortedatum"),
+    ],
+)  # fmt: skip
+def test_columns_may_be_named_in_other_languages(tmp_path: Path, person: str, time: str, birthday: str) -> None:
+    """The person, the time and the row's own id are found by the survey and the draft alike; nothing about them is
+    asked. The draft is named after the file, and its cases after their events."""
+    rows = [
+        {
+            birthday: "1990-02-01T00:00:00Z",
+            "event": "AB"[row % 2],
+            time: iso(row, "%Y-%m-%dT%H:%M:%SZ"),
+            person: f"{row % 9 + 1}",
+            "Beleg": f"B-{1000 + row}",
+        }
+        for row in range(40)
+    ]
+    path = tmp_path / "häßliche Événements.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    draft = drafted(path)
+    assert draft.choices == ()
+    mapping = checked(draft)
+    assert mapping.tool == "haessliche_evenements"
+    assert [case.name for case in mapping.cases] == ["A", "B", "A (2)"]
+    for line in (f"distinct_id: [/{person}]", f"from: /{time},", "key: {of: [/Beleg]"):
+        assert line in draft.text.replace('"', "")
+    assert {one.role_guess: one.path for one in survey_export([path]).fields if one.role_guess} == {
+        "event": "event", "distinct_id": person, "timestamp": time, "uuid": "Beleg"
+    }  # fmt: skip

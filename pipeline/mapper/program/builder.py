@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Map
 from types import MappingProxyType
 from typing import TypeAlias
+from uuid import UUID
 
 from pipeline import uuids
 from pipeline.errors import UsageError
@@ -398,6 +399,13 @@ def is_importer_key(mapping: Mapping, options: SealedOptions) -> bool:
     """Whether the keys are those of the service's own importer, which a mapping may have in addition to the tool's
     (`--set uuid=posthog`)."""
     return mapping.key is not None and mapping.key.posthog is not None and options.settings.get("uuid") == "posthog"
+
+
+def namespace_of(mapping: Mapping, options: SealedOptions) -> UUID:
+    """The namespace in which the keys of the mapping's rows become uuids."""
+    if is_importer_key(mapping, options):
+        return uuids.POSTHOG_MIXPANEL
+    return uuids.namespace(mapping.tool, options.settings.get("source", ""))
 
 
 def _event_cases(mapping: Mapping) -> Iterator[program.EventCase]:

@@ -13,6 +13,7 @@ from pipeline.plan.in_bucket import directory_at
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.discarded import refuse_discarded
 from pipeline.plan.sealed.manifest import Plan, load
+from pipeline.text import pluralize
 
 
 def read_ids(path: Path) -> frozenset[str]:
@@ -72,11 +73,19 @@ def dialect_of(target: str) -> str:
 def check_applicable(plan: Plan, target: str) -> None:
     """Raise UnsafePlan unless the plan is ready and in the dialect of this target."""
     if not plan.ready:
-        stops = "; ".join(gate.detail for gate in plan.gates if gate.level == "stop")
-        raise UnsafePlan(
-            f"the plan is not ready: {stops}",
-            hint="fix that and plan again; the report says how. You can still rehearse this plan",
-        )
+        raise not_ready(plan, "fix that and plan again; the report says how. You can still rehearse this plan")
+    check_dialect(plan, target)
+
+
+def not_ready(plan: Plan, hint: str) -> UnsafePlan:
+    """The error for a plan that checks stop, with a line for each."""
+    stops = [f"STOP {gate.name}: {gate.detail}" for gate in plan.gates if gate.level == "stop"]
+    message = f"the plan is not ready: {pluralize(len(stops), 'check')} {'stops' if len(stops) == 1 else 'stop'} it"
+    return UnsafePlan(message, details=stops, hint=hint)
+
+
+def check_dialect(plan: Plan, target: str) -> None:
+    """Raise UnsafePlan unless the plan is in the dialect of this target."""
     needed, planned = dialect_of(target), plan.options.dialect
     if planned != needed and not _chosen(plan, target, planned):
         raise UnsafePlan(

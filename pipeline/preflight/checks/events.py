@@ -10,7 +10,8 @@ from datetime import date, timedelta
 
 from pipeline.errors import UnsafePlan
 from pipeline.options import ApplyOptions
-from pipeline.plan.sealed.freshness import check_applicable, dialect_of
+from pipeline.plan.sealed.freshness import check_dialect as refuse_other_dialect
+from pipeline.plan.sealed.freshness import dialect_of
 from pipeline.preflight.check import check
 from pipeline.preflight.target import Target
 from pipeline.report.records import Check
@@ -148,7 +149,7 @@ def check_dialect(target: Target) -> Check | None:
     if plan is None:
         return None
     try:
-        check_applicable(plan, to)
+        refuse_other_dialect(plan, to)
     except UnsafePlan as error:
         return Check(DIALECT, "stop", error.message, error.hint)
     suffix = ", like the target's" if plan.options.dialect == dialect_of(to) else ""

@@ -17,15 +17,18 @@ from pathlib import Path
 
 from pipeline.errors import UsageError
 from pipeline.ledger import read_summary
+from pipeline.mapper.language.parsed import parse
+from pipeline.mapper.program.builder import is_importer_key, namespace_of
 from pipeline.options import ExplainOptions
 from pipeline.plan.requests.query import opened
 from pipeline.plan.samples.source_pairs import Shown
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.explain.result import Explanation, Person, Update
-from pipeline.report.explain.rows import SENT_FIRST, Known, RowPlace, Rows
+from pipeline.report.explain.rows import Known, RowPlace, Rows
 from pipeline.report.state import read_status
 from pipeline.text import pluralize, quoted
+from pipeline.uuids import Hasher
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _FILE_ROW = re.compile("(.+):([0-9][0-9,]{0,17})", re.DOTALL)
@@ -36,15 +39,15 @@ FROM facts) WHERE alike > 0.9 ORDER BY alike DESC, distinct_id LIMIT 3
 
 
 def explain(plan: Plan, directory: Directory, asked: str | None, options: ExplainOptions) -> Explanation:
-    """What became of `FILE:ROW`, of the event with a uuid, or of a distinct_id; with None, of the rows of the sample.
-    Raises UsageError for what the plan does not have, BrokenLedger, UnsafePlan."""
+    """What became of `FILE:ROW`, of the event with a uuid or with a key of the export, or of a distinct_id; with None,
+    of the rows of the sample. Raises UsageError for what the plan does not have, BrokenLedger, UnsafePlan."""
     asked = asked and asked.encode("utf-8", "replace").decode()  # bytes of a command line that are not UTF-8
     with opened(directory) as database:
         known, shown = Known(plan, directory, database), Shown(options.show_values, options.show_ids)
         kind, places, updates, persons = _named(known, asked)
         rows = Rows(known, shown, places)
         explained = [*rows]
-        if kind in ("row", "uuid") and places:
+        if kind in ("row", "uuid", "key") and places:
             persons = [*rows.persons()]
     summary = read_summary(known.of.ledger, most=0)
     to = summary.history.to if summary.history else ""
@@ -63,9 +66,9 @@ def _named(known: Known, asked: str | None) -> tuple[str, Sequence[RowPlace], Se
         name = known.directory.name
         raise UsageError(f"{name} has no sample of rows", hint=f"name a row: backcast explain {quoted(name)} FILE:ROW")
     if _UUID.fullmatch(asked):
-        uuid, digits = asked.lower(), asked.replace("-", "")
-        if facts := known.facts([int(digits[:16], 16)], [int(digits[16:], 16)], "hi, lo", SENT_FIRST, 1):
-            return "uuid", [facts[0].at], [], []
+        uuid = asked.lower()
+        if places := known.with_uuid(uuid):
+            return "uuid", places, [], []
         # An id may be a uuid, too.
         if updates := [one for one in known.updates([uuid]) if one.uuid == uuid]:
             return "uuid", [], updates, [known.person(one.distinct_id) for one in updates]
@@ -73,7 +76,11 @@ def _named(known: Known, asked: str | None) -> tuple[str, Sequence[RowPlace], Se
         return "row", [place], [], []
     if person := known.person_with_events(asked):
         return "id", [], [], [person]
-    raise _unknown(known, asked)
+    mapping, options = parse(known.plan.mapping.text, known.plan.mapping.name), known.plan.options
+    parts = 1 if is_importer_key(mapping, options) else len(mapping.key.of) if mapping.key else 0
+    if parts == 1 and (places := known.with_uuid(Hasher(namespace_of(mapping, options))(asked))):
+        return "key", places, [], []
+    raise _unknown(known, asked, parts)
 
 
 def _place_named(plan: Plan, asked: str) -> RowPlace | None:
@@ -109,8 +116,9 @@ def _ends_in(path: str, file: str) -> bool:
     return longer == shorter or (bool(shorter) and longer.endswith(shorter) and longer[-len(shorter) - 1] in "/!")
 
 
-def _unknown(known: Known, asked: str) -> UsageError:
-    """The error for a name that nothing has, with the nearest names of files or ids."""
+def _unknown(known: Known, asked: str, parts: int) -> UsageError:
+    """The error for a name that nothing has, with the nearest names of files or ids. The keys of rows have so many
+    parts."""
     name, paths = known.directory.name, [part.path for part in known.plan.parts]
     if match := _FILE_ROW.fullmatch(asked):
         near = difflib.get_close_matches(match[1], paths, n=3, cutoff=0.4) or paths[:3]
@@ -118,7 +126,10 @@ def _unknown(known: Known, asked: str) -> UsageError:
             f"the export of {name} has no file {match[1]!r}, and the plan no id {asked!r}",
             hint=f"name a row of one of its files: {', '.join(near)}",
         )
-    hint = "name FILE:ROW, the uuid of an event, or a distinct_id"
+    key = ", the id that the row itself has" if parts == 1 else ""
+    hint = f"name FILE:ROW, the uuid of an event{key}, or a distinct_id"
+    if parts > 1:
+        hint += f"; a row's key is made of {parts} values in this mapping, so one of them alone does not find it"
     if near := [id_ for (id_,) in known.database.rows(_NEAREST, asked)]:
         hint = f"the nearest ids: {', '.join(near)}"
     elif near := difflib.get_close_matches(asked, paths, n=1):

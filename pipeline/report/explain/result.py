@@ -90,7 +90,8 @@ class ExplainedRow(msgspec.Struct, frozen=True):
 
     `codes` count skipped rows of the plan by code; a row that is skipped has one of these codes. `sampled`: the plan
     has an event of it and its fields; `like` is a row in the sample with an event of the same name. `pairs` are pairs
-    of ids that this row is the first to have, `look` a command that shows the row if its file is still there.
+    of ids that this row is the first to have, `look` a command that shows the row, or its number in a workbook's
+    sheet, if its file is still there.
     """
 
     file: str
@@ -107,9 +108,9 @@ class ExplainedRow(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """What was asked for, a `kind` of `row`, `uuid`, `id` or `sample`, and what became of it. `ledger` is what states
-    are of: `send`, `rehearse`, or "" if nothing was sent; `to` is where to, and `refused` how many events were refused
-    there."""
+    """What was asked for, a `kind` of `row`, `uuid`, `key`, `id` or `sample`, and what became of it. `ledger` is what
+    states are of: `send`, `rehearse`, or "" if nothing was sent; `to` is where to, and `refused` how many events were
+    refused there."""
 
     plan: str
     digest: str

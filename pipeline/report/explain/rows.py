@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -12,14 +13,16 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import asdict, replace
 
+from pipeline import storage
 from pipeline.encoder.encoded import decode_event
 from pipeline.encoder.updates import SealedGroup, SealedLink
+from pipeline.errors import UnreadableExport
 from pipeline.id_hash import hash_id
 from pipeline.identity.database import Database, file_at
 from pipeline.ledger import read_batches, read_events_sent, was_ever_applied
 from pipeline.mapper.inspection.origins import BACKCAST
 from pipeline.mask import IDS, MASK, SHOWN, masked
-from pipeline.models import Reject
+from pipeline.models import Part, Reject
 from pipeline.option_types import MARKS
 from pipeline.plan.requests.query import add_ledger
 from pipeline.plan.requests.store import PackedRequest, read_events, read_requests
@@ -138,6 +141,12 @@ class Known:
         columns = ", ".join(Fact._fields[:-1])
         query = _FACTS.format(columns=columns, by=by, one=one, other=other, order=order, most=most)
         return [Fact(*row) for row in self.database.rows(query, ones, others)] if ones else []
+
+    def with_uuid(self, uuid: str) -> list[RowPlace]:
+        """The row of the event with this uuid: of several, the one that is sent."""
+        digits = uuid.replace("-", "")
+        found = self.facts([int(digits[:16], 16)], [int(digits[16:], 16)], "hi, lo", SENT_FIRST, 1)
+        return [one.at for one in found]
 
     def copy(self, fact: Fact) -> Copy:
         return Copy(self.plan.parts[fact.part].path, fact.row, fact.uuid, fact.code or "")
@@ -288,9 +297,13 @@ class Rows:
         return ("skipped" if seal.mapped == sent else "no event"), codes
 
     def _look(self, place: RowPlace) -> str:
-        """A command that prints a row of JSON lines, if its file is on this machine."""
+        """A command that prints a row of JSON lines, or the row of a workbook's sheet, if the file is here."""
         part = self._known.plan.parts[place.part]
-        if part.format != "jsonl" or part.member or part.codecs not in ((), ("gzip",)) or not Path(part.file).exists():
+        if part.member or not Path(part.file).exists():
+            return ""
+        if part.format == "excel" and place not in self._rejects:
+            return _row_of_sheet(part.part(place.part), place.row)
+        if part.format != "jsonl" or part.codecs not in ((), ("gzip",)):
             return ""
         rows = f"grep -a '[^[:space:]]' | sed -n {place.row}p"  # blank lines are not rows
         return f"{'gzip -dc' if part.codecs else 'cat'} {quoted(part.file)} | {rows}"
@@ -337,11 +350,17 @@ class Rows:
         ]
 
     def _read_rejects(self) -> Iterator[tuple[RowPlace, Reject]]:
-        """The rejects of the rows, masked unless both values and ids are shown."""
+        """The rejects of the rows, masked unless both values and ids are shown. They are in the order of the export, so
+        reading ends behind the last of the rows."""
         plan, known = self._known.plan, SHOWN if self._shown.ids else SHOWN - IDS
-        wanted = {(plan.parts[place.part].path, place.row): place for place in self._places}
+        index = {part.path: number for number, part in enumerate(plan.parts)}
+        wanted = set(self._places)
+        last = max(wanted, default=RowPlace(-1, 0))
         for one in read_lines(self._known.directory.rejects, Reject):
-            if place := wanted.get((one.part, one.row)):
+            place = RowPlace(index.get(one.part, -1), one.row)
+            if place > last:
+                return
+            if place in wanted:
                 text = one.record if all(self._shown) else masked(one.record, plan.parts[place.part].dialect, known)
                 yield place, replace(one, record=text)
 
@@ -350,6 +369,16 @@ class Rows:
         path = self._known.of.differences
         found = (one for one in read_lines(path, dict[str, Any]) if one.get("uuid") in uuids) if path.exists() else ()
         return {one["uuid"]: ", ".join([one["kind"], *one.get("changed", ())]) for one in found}
+
+
+def _row_of_sheet(part: Part, row: int) -> str:
+    """The row that a sheet shows, "" if the workbook has changed since."""
+    from pipeline.extractors.excel_reader import row_of_sheet
+
+    with suppress(OSError, UnreadableExport):
+        if storage.status(part.file) == part.status:
+            return f"row {row_of_sheet(part, row):,} of the sheet {part.dialect.sheet!r}"
+    return ""
 
 
 def _grouped(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:

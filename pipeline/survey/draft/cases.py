@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ def cases_of(text: str, records: Sequence[Record], form: str) -> tuple[str, str]
         result = mapper.map_row(row_of(mapping, row, form))
         return result if isinstance(result, list) else [result]
 
-    lines, unsent = ["", *_ADVICE, "cases:"], []
+    lines, unsent, names = ["", *_ADVICE, "cases:"], [], Counter[str]()
     rows = (_json({**record, **integers_in(record, mapping.files.integers)}) for record in records)
     for number, row in enumerate(_chosen(rows, outcomes_of), 1):
         outcomes = [describe(outcome) for outcome in outcomes_of(row)]
@@ -45,7 +46,9 @@ def cases_of(text: str, records: Sequence[Record], form: str) -> tuple[str, str]
         if codes:
             unsent.append(f"row {number} of the cases is not sent ({', '.join(codes)})")
             lines.append("  # Unfinished: this row is not sent. Decide what is open, then write what the row gives.")
-        name = f"row {number}, {next((one['event'] for one in outcomes if 'event' in one), 'not sent')}"
+        name = next((one["event"] for one in outcomes if "event" in one), "not sent")
+        names[name] += 1
+        name += f" ({names[name]})" if names[name] > 1 else ""
         lines += [f"  - name: {quoted(name)}", f"    row: {json_scalar(row)}"]
         lines += ["    format: csv"] * (form == "csv") + [f"    zones: [{zone}]" for zone in zones] + ["    gives:"]
         lines += gives_lines(outcomes, "      ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -70,7 +71,7 @@ class Decisions:
         """Whether the columns have no names, neither in the files nor from a person."""
         self.choices: list[Choice] = []
         self.dropped: list[Steps] = []
-        tool = re.sub(r"[^a-z0-9_]+", "_", table.name.lower()).strip("_") or "my_tool"
+        tool = _in_ascii(table.name) or "my_tool"
         # A shipped tool of this name has its own uuids.
         self.tool = answers.get("tool", f"{tool}_export" if tool in available() else tool)
         self.nulls = NULL if table.form == "csv" and any(NULL in record.values() for record in table.records) else ""
@@ -115,6 +116,12 @@ class Decisions:
             *(f"  {one.text}    {one.evidence}" for one in choice.options),
         ]
         return choice.options[0].text, [comment(line) for line in lines]
+
+
+def _in_ascii(name: str) -> str:
+    """A name in lower-case ASCII with underscores: häßlich is haesslich, Événements evenements. "" without letters."""
+    plain = re.sub("(?<=[aou])\u0308", "e", unicodedata.normalize("NFKD", name.casefold()))
+    return re.sub(r"[^a-z0-9_]+", "_", plain.encode("ascii", "ignore").decode()).strip("_")
 
 
 def rows_without(column: Column) -> set[int]:

@@ -13,11 +13,9 @@ from pipeline.text import pluralize, printable
 from pipeline.validator.placeholder_ids import is_placeholder
 
 _NO_ID = re.compile(
-    r"unknown|n/?a|none|nil|test|default|nobody|system|guest|anonymous|visitor-unique-id|account-unique-id|-+|\?+|0+"
-    r"|\(?not set\)?|undefined|null",
-    re.IGNORECASE,
+    r"unknown|na|nil|test|default|nobody|system|visitor-unique-id|account-unique-id|00+|not set", re.IGNORECASE
 )
-"""Values that trackers write where an id is missing (docs/know/service.md#ids-and-text), and similar ones."""
+"""Values that trackers write if an id is missing, and that could be ids: not placeholders of every tool."""
 MOST_OF_ONE = 4
 """A user with most of this many anonymous ids is more likely a shared account than one person."""
 MOST_IDS = 4

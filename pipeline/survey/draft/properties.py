@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from decimal import Decimal
+from functools import partial
 
 from pipeline.mapper.codegen.conversions import as_comma_number
 from pipeline.mapper.language.scalars import comment, quoted, scalar
@@ -12,7 +13,7 @@ from pipeline.survey.clock import LATEST
 from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import Choice, Decisions, Option
 from pipeline.survey.fields import OBJECT_TEXT
-from pipeline.survey.roles.ids import is_named_as_key, keys_in
+from pipeline.survey.roles.ids import is_named_as_key, key_in, keys_in
 from pipeline.survey.roles.properties import entry_keys, renames_in, small_unit
 from pipeline.text import printable
 from pipeline.timestamps import DAY, format_utc
@@ -30,22 +31,18 @@ _DATE_FOLDERS = {
     "date": slice(0, 10), "dt": slice(0, 10), "ds": slice(0, 10),
 }  # fmt: skip
 """The names of folders such as `day=07`, and their place in a time that is written as 2023-05-07T…"""
-ENOUGH_ROWS = 20
-"""In fewer rows, different values of a column show nothing, unless its name is that of a key."""
 
 
 def key_section(known: Decisions) -> str:
     """What makes a row one event of the tool: a column that no two rows share."""
     timed = {one.column.steps for one in known.clocks}
     people = {one.column.steps for one in known.people if one.known}
-    likely = [one for one in keys_in(known.columns.values()) if one.steps not in timed | people]
-    named = keys_in(likely, likely=False)
-    enough = len(known.table.records) >= ENOUGH_ROWS
-    best = next((one for one in likely if _is_unique(known, one) and (enough or one in named)), None)
+    others = [one for one in known.columns.values() if one.steps not in timed | people]
+    best = key_in(others, partial(_is_unique, known), len(known.table.records))
     if best is None:
-        return "\n".join(["", *(comment(line) for line in _no_key(known, likely))])
+        return "\n".join(["", *(comment(line) for line in _no_key(known, keys_in(others)))])
     known.dropped.append(best.steps)
-    unnamed = best not in named and not is_named_as_key(best)
+    unnamed = not keys_in([best], likely=False) and not is_named_as_key(best)
     ref, rows = known.ref(best), known.unique.get(best.steps[0], len(best.values))
     return "\n".join([
         "",

@@ -15,10 +15,10 @@ import msgspec
 from pipeline.survey.clock import Clock
 from pipeline.survey.columns import Column, columns_of
 from pipeline.survey.roles.events import events_in
-from pipeline.survey.roles.ids import keys_in, people_in
+from pipeline.survey.roles.ids import key_in, keys_in, people_in
 from pipeline.survey.roles.times import clocks_in, received_in
 from pipeline.survey.shape import DISTINCT_ID, EVENT, TIMESTAMP, UUID
-from pipeline.values import Record, Value
+from pipeline.values import Record, Value, canonical, text
 
 PROBE_ROWS = 500
 """How many rows of a part are read to guess the roles of its fields."""
@@ -48,17 +48,28 @@ def look_up(record: Record, path: str, opened: dict[str, Record]) -> Value:
     return opened[outer].get(inner) if dot and outer in opened else None
 
 
-def guess(records: Sequence[Record]) -> Roles:
-    """The roles of a part's fields, from some of its rows."""
+def guess(records: Sequence[Record], *, recognised: bool = False) -> Roles:
+    """The roles of a part's fields, from some of its rows. If a mapping recognises them, it knows their key, which rows
+    may share; otherwise the key is that of a draft."""
     columns = [column for column in columns_of(records).values() if column.values]
+    contents = [] if recognised else [canonical(record) for record in records]
+
+    def is_unique(column: Column) -> bool:
+        """Whether all rows with one value are copies of one row."""
+        of: dict[str | None, bytes] = {}
+        pairs = zip(map(text, column.values), (contents[row] for row in column.rows), strict=True)
+        return all(of.setdefault(value, content) == content for value, content in pairs)
+
     times = clocks_in(columns)
     time = times[0] if times else None
     others = [column for column in columns if time is None or column is not time.column]
     received = received_in(others)
     events = [column for column in events_in(others) if received is None or column is not received.column]
     people = [one.column for one in people_in(others) if one.known]
+    key = None if recognised else key_in([one for one in others if one not in people], is_unique, len(records))
+    keys = keys_in(columns, likely=False) if recognised else [key] if key else []
     return Roles(
-        _path(events), _path(people), _path(keys_in(columns, likely=False)),
+        _path(events), _path(people), _path(keys),
         time.clock if time else None, received.clock if received else None,
     )  # fmt: skip
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from pipeline.survey.clock import MOSTLY
 from pipeline.survey.columns import INTEGER, IP, Column, named, spelled
+from pipeline.survey.roles.words import NUMBERS, PERSONS, VISITORS
 from pipeline.timestamps import lost_digits
 
 _USER = (
@@ -18,11 +19,13 @@ _USER = (
 )  # fmt: skip
 _LIKELY_USER = re.compile(
     r"(?:^|_)(?:p|users?|customers?|members?|persons?|people|profiles?|contacts?|clients?|subscribers?|buyers?|players?"
-    r"|updaters?|creators?|assignees?|submitters?|senders?|recipients?|visitors?|students?|patients?|guests?|gast|leads?|employees?|drivers?|riders?|owners?|authors?|actors?|requesters?|kunden?|nutzer|benutzer"
-    r"|clientes?|utilisateurs?|usuarios?)(?:_?(?:id|uuid|guid|key|no|nr|num|number|ref|hash|code|nummer))?$|^username$|^login$|(?:^|_)(?:developer|user|customer)_identity$"
+    r"|updaters?|creators?|assignees?|submitters?|senders?|recipients?|visitors?|students?|patients?|guests?|leads?"
+    rf"|employees?|drivers?|riders?|owners?|authors?|actors?|requesters?|{PERSONS})"
+    rf"(?:_?(?:id|uuid|guid|key|no|nr|num|number|ref|hash|code|{NUMBERS}))?$|^username$|^login$"
+    r"|(?:^|_)(?:developer|user|customer)_identity$"
 )
 _ANONYMOUS = re.compile(
-    r"anon|(?:^|_)device_?id$|^did$|pseudo|domain_userid|network_userid|visitor|^stable_id$|cookie|fingerprint"
+    rf"anon|{VISITORS}|(?:^|_)device_?id$|^did$|pseudo|domain_userid|network_userid|visitor|^stable_id$|cookie|fingerprint"
     r"|^client_id$|^cid$|install(?:ation)?_id$|(?:^|_)(?:idf[av]|gaid|aaid)$|^(?:gps_)?adid$|^(?:apps_?flyer|adjust|advertising|android|firebase)_id$|^muid$|^mpid$|^object_id$|^browser_id$"
 )
 _SESSION = re.compile(r"sess(?:ion)?_?id$|^visit_?id$|^sid$|^session$")
@@ -39,6 +42,8 @@ _CODE = re.compile(r"(?=\S*[0-9])(?=\S*[A-Za-z])[A-Za-z0-9][A-Za-z0-9_.:#-]*$", 
 _OF_AN_OBJECT = frozenset(("id", "uuid", "guid", "key", "email", "username"))
 """Members that are ids of the object they are in: `user.id`."""
 _WRAPPERS = frozenset(("data", "attributes", "properties", "relationships", "object"))
+ENOUGH_ROWS = 20
+"""In fewer rows, different values of a column show nothing, unless its name is that of a key."""
 _WHOLE = re.compile(r"-?[0-9]+\.0$|-?[0-9](?:\.[0-9]+)?[eE]\+?[0-9]{2}$")
 _NOT_AN_ID = re.compile(r"https?://|mozilla/|\{", re.IGNORECASE)
 _NUMBERED = re.compile(r"\S*[A-Za-z]\S*[0-9]")
@@ -137,6 +142,13 @@ def keys_in(columns: Iterable[Column], *, likely: bool = True) -> list[Column]:
     ending = [one for one in found if one not in usual and is_named_as_key(one)]
     codes = [one for one in found if len(one.texts) == one.of and one.matching(_CODE) == 1]
     return [*usual, *ending, *(one for one in codes if one not in usual and one not in ending)]
+
+
+def key_in(columns: Iterable[Column], is_unique: Callable[[Column], bool], rows: int) -> Column | None:
+    """The column with the own id of each of these rows: no two share a value. In few rows only its name shows it."""
+    likely = keys_in(columns)
+    usual = keys_in(likely, likely=False)
+    return next((one for one in likely if is_unique(one) and (rows >= ENOUGH_ROWS or one in usual)), None)
 
 
 def is_named_as_key(column: Column) -> bool:

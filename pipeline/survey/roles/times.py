@@ -9,6 +9,7 @@ import msgspec
 
 from pipeline.survey.clock import ENOUGH, MOSTLY, Clock, clock_of
 from pipeline.survey.columns import INTEGER, LIST, OBJECTS, Column, Steps, named
+from pipeline.survey.roles.words import LATER, TIMES
 
 _TIME = (
     "event_time", "event_timestamp", "timestamp", "original_timestamp", "time", "true_tstamp", "derived_tstamp",
@@ -16,12 +17,11 @@ _TIME = (
     "date_time", "date",
 )  # fmt: skip
 _TIME_WORDS = re.compile(
-    r"time|date|tstamp|when|moment|(?:^|_)(?:ts|at|on|am|created|added|logged|msec"
-    r"|zeit|datum|fecha|hora)(?:_|$)"
+    rf"time|date|tstamp|when|moment|(?:^|_)(?:ts|at|on|am|created|added|logged|msec)(?:_|$)|{TIMES}"
 )
 _START_WORDS = re.compile(r"first|start|begin|created|occurred|ordered|placed")
 _LATER_WORDS = re.compile(
-    r"last|end|updat|modif|sent|receiv|process|load|expire|due|delet|synced|import|export|birth|join"
+    rf"last|end|updat|modif|sent|receiv|process|load|expire|due|delet|synced|import|export|birth|join|{LATER}"
 )
 _RECEIVED = (
     "mp_api_timestamp_ms", "mp_processing_time_ms", "server_received_time", "server_upload_time", "received_at",
