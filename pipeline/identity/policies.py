@@ -46,18 +46,18 @@ class SeveralUsersFound(NamedTuple):
 
 def keep_apart(
     pairs: PairArrays, reasons: NDArray[np.uint8], users: NDArray[np.bool_], policy: str, table: Path
-) -> None:
-    """Give a reason to the pairs of shared devices that the policy does not merge. `table` has the strings of pairs."""
+) -> NDArray[np.int64]:
+    """Give a reason to all pairs of shared devices, if the policy decides about them, until `allow_one_person` takes it
+    from those that merge. Returns the pairs of these devices, also those of records, by device and last row. `table`
+    has the strings of pairs."""
     if policy not in ("latest", "none"):
-        return
+        return np.zeros(0, np.int64)
     device = (reasons == 0) & ((pairs.kinds & (ROW | IDENTIFY)) != 0) & ~users[pairs.anonymous]
     shared = np.flatnonzero(device & (counts(pairs.anonymous, len(users), device)[pairs.anonymous] > 1))
-    if policy == "latest":
-        shared = _by_last_row(pairs, shared, table)
-        devices = pairs.anonymous[shared]
-        shared = shared[:-1][devices[:-1] == devices[1:]]
-    shared = shared[_of_devices(pairs, users)[shared]]
-    reasons[shared] = Reason.LATER_USER if policy == "latest" else Reason.SHARED_DEVICE
+    reasons[shared[_of_devices(pairs, users)[shared]]] = (
+        Reason.LATER_USER if policy == "latest" else Reason.SHARED_DEVICE
+    )
+    return _by_last_row(pairs, shared, table)
 
 
 def profile_pairs(
@@ -73,17 +73,18 @@ def profile_pairs(
     return places
 
 
-def allow_one_person(pairs: PairArrays, reasons: NDArray[np.uint8], roots: NDArray[np.int32]) -> bool:
-    """Take the reason of `keep_apart` away from pairs of users who are one person. Returns whether there are any."""
-    apart = np.flatnonzero(np.isin(reasons, KEPT_APART))
-    if not len(apart):
-        return False
-    devices, owners = pairs.anonymous[apart], roots[pairs.user[apart]]
+def allow_one_person(
+    pairs: PairArrays, reasons: NDArray[np.uint8], shared: NDArray[np.int64], roots: NDArray[np.int32]
+) -> bool:
+    """Take the reason of `keep_apart` away from pairs whose users are one person without these devices: the person of
+    the device's last row, or of all its rows. `shared` is what `keep_apart` returned. Returns whether there are any."""
+    devices, owners = pairs.anonymous[shared], roots[pairs.user[shared]]
+    last = owners[np.searchsorted(devices, devices, side="right") - 1]
     least, greatest = _bounds(devices, owners, len(roots))
-    one = (reasons[apart] == Reason.SHARED_DEVICE) & (least[devices] == greatest[devices])
-    one |= (reasons[apart] == Reason.LATER_USER) & (roots[devices] == owners)
-    reasons[apart[one]] = 0
-    return bool(one.any())
+    one = np.where(reasons[shared] == Reason.LATER_USER, owners == last, least[devices] == greatest[devices])
+    allowed = shared[one & np.isin(reasons[shared], KEPT_APART)]
+    reasons[allowed] = 0
+    return bool(len(allowed))
 
 
 def _of_devices(pairs: PairArrays, users: NDArray[np.bool_]) -> NDArray[np.bool_]:

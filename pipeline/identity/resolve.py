@@ -81,7 +81,7 @@ def resolve(
     reasons, users = apply_rules(pairs, numbering.flags, activity.users, activity.earliest, most)
     release_memory()
     numbers = (numbering.flags & NUMBER) != 0
-    keep_apart(pairs, reasons, users, policies.shared_devices, table)
+    shared = keep_apart(pairs, reasons, users, policies.shared_devices, table)
     apart = policies.joined_users == "none"
 
     def components_within_limits() -> Components:
@@ -93,7 +93,7 @@ def resolve(
         return found
 
     found = components_within_limits()
-    if allow_one_person(pairs, reasons, found.roots):
+    if len(shared) and allow_one_person(pairs, reasons, shared, found.roots):
         found = components_within_limits()
     roots = found.roots
     joined = (reasons == 0) & (roots[pairs.anonymous] == roots[pairs.user])

@@ -126,6 +126,7 @@ def calls() -> list[Place]:
     return [call(1, None, "z"), call(2, "u", "a"), call(3, "a", None, "alias", previousId="z")]
 
 
+SHARING = [("u1", "d0"), ("u1", "d4"), ("u0", "d3"), ("u2", "d3")]
 SHARED = [posthog(1, "a"), posthog(2, "b"), posthog(3, "c")]
 CASES: dict[str, tuple[str, list[Place]]] = {
     # An id that only comes with its user is the bridge to what a record joins to it.
@@ -203,6 +204,16 @@ PROMOTED: dict[str, tuple[str, list[Place]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_cases(name: str) -> None:
     compare(*CASES[name])
+
+
+def test_the_last_user_of_a_shared_device_keeps_it_although_records_join_others() -> None:
+    """Two users of a device whom only that device makes one person are not one person before it is decided."""
+    rows = [
+        *(mixpanel(at, distinct_id=device, _user_id=user) for at, (user, device) in enumerate(SHARING, 1)),
+        mixpanel(5, "$create_alias", distinct_id="d0", alias="u0"),
+        mixpanel(6, "$create_alias", distinct_id="d4", alias="d3"),
+    ]
+    compare("mixpanel", rows, shared_devices="latest", joined_users="latest")
 
 
 def test_files() -> None:
