@@ -64,7 +64,8 @@ def survey_export(
     *,
     step: Step = lambda name, done, of: None,
 ) -> Survey:
-    """Describe an export before mapping it: its tool, fields, types, times and zone.
+    """Describe an export before mapping it: its tool, fields, types, times and zone; with `scope`, also write the table
+    of its event names.
 
     `step` is called while its files are found and recognised. Raises UsageError, UnreadableExport.
     """
@@ -81,7 +82,12 @@ def survey_export(
         source = open_source(_texts(sources), spool=Path(spool), rules=rules, step=step)
         refuse_unused(settings, source.parts)
         source = opened_pages(source, _texts(sources), Path(spool), rules)
-        return survey(source, rows=None if options.every else options.rows)
+        found = survey(source, rows=None if options.every else options.rows)
+    if options.scope is not None:
+        from pipeline.report.scope_table import write_scope
+
+        write_scope(_texts(sources), options)
+    return found
 
 
 def plan_export(
