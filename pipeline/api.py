@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from pipeline import config, out_of_memory
 from pipeline.config import Secret
+from pipeline.errors import UsageError
 from pipeline.files import private
 from pipeline.option_types import FIRST_LIVE, PathText
 from pipeline.options import (
@@ -75,6 +76,8 @@ def survey_export(
     from pipeline.survey import survey
     from pipeline.survey.recognition import opened_pages
 
+    if options.scope is None and (options.mapping or options.definitions):
+        raise UsageError("--mapping and --definitions are for the table of --scope", hint="add --scope FILE")
     settings = dict(options.settings)
     refuse_unknown(settings)
     with tempfile.TemporaryDirectory() as spool:

@@ -30,14 +30,17 @@ def definitions() -> None:
 )
 @connected()
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
-@click.option("--mapping", "-m", required=True, metavar="NAME|FILE", help="The mapping of the import: it renames.")
+@click.option(
+    "--mapping", "-m", metavar="NAME|FILE",
+    help="The mapping of the import, which renames.  [default: none; names are those of the target]",
+)  # fmt: skip
 @click.option("--output", "-o", required=True, metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
               help="Where the plan is written: a new file.")  # fmt: skip
 @click.option(
     "--overwrite", default="", metavar="LIST",
     help="Fields whose values at the target may be replaced: description,tags,verified,hidden,type.  [default: none]",
 )  # fmt: skip
-def plan(connection: Connection, sources: tuple[str, ...], mapping: str, output: Path, overwrite: str) -> None:
+def plan(connection: Connection, sources: tuple[str, ...], mapping: str | None, output: Path, overwrite: str) -> None:
     """Compare definitions with those of the target, and write what would change.
 
     SOURCE: Mixpanel's Lexicon (its CSV, or the JSON of its schemas), Amplitude's taxonomy (the CSV of Data, or the JSON
@@ -46,6 +49,7 @@ def plan(connection: Connection, sources: tuple[str, ...], mapping: str, output:
     """
     import msgspec
 
+    from pipeline.definitions.apply import journal_of
     from pipeline.definitions.changes import FIELDS, DefinitionPlan, changes_of, read_target
     from pipeline.definitions.sources import read_definitions
     from pipeline.files import write_atomically
@@ -55,15 +59,16 @@ def plan(connection: Connection, sources: tuple[str, ...], mapping: str, output:
     fields = [one.strip() for one in overwrite.split(",") if one.strip()]
     if unknown := [one for one in fields if one not in FIELDS]:
         raise UsageError(f"--overwrite has no field {unknown[0]!r}", hint=f"name some of {', '.join(FIELDS)}")
-    if output.exists():
-        raise UsageError(f"{output} exists", hint="name a new file: with a plan's journal, its changes can be undone")
-    loaded, files = load(mapping), [read_definitions(source) for source in sources]
+    for file in (output, journal_of(output)):
+        if file.exists():
+            raise UsageError(f"{file} exists", hint="name a new file: with plan and journal, changes can be undone")
+    loaded, read = load(mapping) if mapping else None, [read_definitions(source) for source in sources]
     with connection.client() as client:
-        every = (one for file in files for one in file.found)
+        every = (one for file in read for one in file.found)
         changes, unchanged, left_out = changes_of(every, loaded, read_target(client), fields)
         made = DefinitionPlan(
-            target=client.base_url, project=client.project_id or "", mapping=mapping, changes=changes,
-            unchanged=unchanged, left_out=left_out, notices=[line for file in files for line in file.notices],
+            target=client.base_url, project=client.project_id or "", mapping=mapping or "", changes=changes,
+            unchanged=unchanged, left_out=left_out, notices=[line for file in read for line in file.notices],
         )  # fmt: skip
     write_atomically(output, msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
     rows = [
@@ -117,7 +122,7 @@ def _run(connection: Connection, file: Path, dry_run: bool, *, undo: bool) -> in
     refused = [msgspec.to_builtins(one) for one in result.refused]
     connection.show(
         msgspec.to_builtins(result),
-        ("show_rows", refused, "kind", "name", "field", "why"),
+        ("show_rows", refused, *_LEFT_OUT),
         ("show_line", in_words(result)),
     )
     return (7 if undo else 5) if refused else 0

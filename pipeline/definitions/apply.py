@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from pipeline.definitions.changes import FORMAT, Change, DefinitionPlan, Fields, fields_of, read_target, same
+from pipeline.definitions.changes import FORMAT, Change, DefinitionPlan, Fields, LeftOut, fields_of, read_target, same
 from pipeline.definitions.sources import EVENT
 from pipeline.errors import StalePlan, UnsafePlan, UsageError
 from pipeline.management import ManagementClient
@@ -25,15 +25,6 @@ from pipeline.text import pluralize
 APPLIED, UNDONE = "backcast.definitions-applied/1", "backcast.definitions-undone/1"
 
 
-class Refusal(msgspec.Struct, frozen=True):
-    """A field that the target did not take, and why; or that somebody changed after this plan."""
-
-    kind: str
-    name: str
-    field: str
-    why: str
-
-
 class Result(msgspec.Struct, frozen=True):
     """What a run did: `changed` definitions, `already` in that state, and the fields that are not as intended."""
 
@@ -41,14 +32,18 @@ class Result(msgspec.Struct, frozen=True):
     dry_run: bool
     changed: int
     already: int
-    refused: list[Refusal]
+    refused: list[LeftOut]
+
+
+def journal_of(plan: Path) -> Path:
+    return plan.with_name(f"{plan.name}.journal")
 
 
 class Journal:
     """The ids of definitions whose change was begun and not undone, in a file of lines."""
 
     def __init__(self, plan: Path) -> None:
-        self.path = plan.with_name(f"{plan.name}.journal")
+        self.path = journal_of(plan)
         self.begun: dict[str, None] = {}
         for line in self.path.read_text("utf-8").splitlines() if self.path.exists() else ():
             word, _, id = line.partition(" ")  # the last line may be cut: then nothing was sent for it
@@ -106,7 +101,7 @@ def apply_plan(file: Path, client: ManagementClient, *, dry_run: bool = False) -
             differences=stale,
             hint="plan again into a new file; this run changed nothing",
         )
-    refused: list[Refusal] = []
+    refused: list[LeftOut] = []
     changed = 0
     for change, left in () if dry_run else todo:
         journal.write("begin", change.id)
@@ -121,16 +116,16 @@ def undo_plan(file: Path, client: ManagementClient, *, dry_run: bool = False) ->
     of before nor that of the plan was changed by somebody: it is left as it is, and reported."""
     plan, journal = load_plan(file, client), Journal(file)
     target = read_target(client)
-    refused: list[Refusal] = []
+    refused: list[LeftOut] = []
     changed = already = 0
     for change in reversed([one for one in plan.changes if one.id in journal.begun]):
         now = target[change.id].fields if change.id in target else None
         before, after = change.before, change.after
         if now is None:
-            refused.append(Refusal(change.kind, change.name, "", "the target no longer has it"))
+            refused.append(LeftOut("gone", change.kind, change.name))
             continue
         theirs = [name for name in after if not (same(now[name], before[name]) or same(now[name], after[name]))]
-        refused += [Refusal(change.kind, change.name, name, f"somebody set {now[name]!r}") for name in theirs]
+        refused += [LeftOut("theirs", change.kind, change.name, name, now[name]) for name in theirs]
         left = {name: before[name] for name in after if same(now[name], after[name]) and now[name] != before[name]}
         found = list(_set(client, change, left)) if left and not dry_run else []
         refused += found
@@ -140,7 +135,7 @@ def undo_plan(file: Path, client: ManagementClient, *, dry_run: bool = False) ->
     return Result(UNDONE, dry_run, changed, already, refused)
 
 
-def _set(client: ManagementClient, change: Change, fields: Fields) -> Iterator[Refusal]:
+def _set(client: ManagementClient, change: Change, fields: Fields) -> Iterator[LeftOut]:
     """Set fields of a definition: all at once or, if the target refuses that, each by itself, since some are not part
     of every organization's plan (docs/know/service.md#definitions). Yields what it refuses or ignores."""
     operation = UPDATE_EVENT if change.kind == EVENT else UPDATE_PROPERTY
@@ -154,19 +149,19 @@ def _set(client: ManagementClient, change: Change, fields: Fields) -> Iterator[R
             for name, value in fields.items():
                 yield from _set(client, change, {name: value})
         else:
-            why = f"{error.status}: {error.detail or error.code}"
-            yield Refusal(change.kind, change.name, next(iter(fields)), why)
+            ((name, value),) = fields.items()
+            detail = f"{error.status}: {error.detail or error.code}"
+            yield LeftOut("refused", change.kind, change.name, name, value, detail)
         return
     now = fields_of(change.kind, served)
     for name, value in fields.items():
         if not same(now[name], value):
-            yield Refusal(change.kind, change.name, name, "the target ignored it")
+            yield LeftOut("ignored", change.kind, change.name, name, value)
 
 
 def in_words(result: Result) -> str:
     """The numbers of a result as a sentence."""
-    undone = result.format == UNDONE
-    verb = ("restore" if undone else "change") if result.dry_run else ("Restored" if undone else "Changed")
-    verb = f"Would {verb}" if result.dry_run else verb
-    more = f"; {result.already:,} already {'as before' if undone else 'as planned'}" if result.already else ""
-    return f"{verb} {pluralize(result.changed, 'definition')}{more}; {pluralize(len(result.refused), 'field')} not set."
+    verb = "restore" if result.format == UNDONE else "change"
+    verb = f"Would {verb}" if result.dry_run else f"{verb.capitalize()}d"
+    others = f"{result.already:,} already so; {pluralize(len(result.refused), 'field')} not set"
+    return f"{verb} {pluralize(result.changed, 'definition')}; {others}."

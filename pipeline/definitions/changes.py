@@ -48,8 +48,10 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """What is not changed: `why` is kept (the target has another value), missing (the target has no such definition),
-    dropped (the mapping sends nothing of that name) or conflict (an earlier source, or another old name, counts)."""
+    """What is not changed, and why: the target has another value (kept) or no such definition (missing), the mapping
+    sends nothing of that name (dropped) or makes several properties of it (ambiguous), or an earlier source, or another
+    old name, counts (conflict). Later: the target refused or ignored it, the definition is gone, or somebody changed it
+    after the plan to the value that is left (theirs)."""
 
     why: str
     kind: str
@@ -128,12 +130,12 @@ class NewNames:
             return self._event(one.name)
         if one.kind == PROPERTY:
             fate = self._uses.fate(self._level, one.name, self._rules.get(one.event, 0), None)
-            return [
-                to.removesuffix(" (hashed)") for to in fate.to if to[:1] != "("
-            ], fate.by or f"it becomes {', '.join(fate.to)}"
-        found = [spreader.new_name(one.name) for spreader in self._spreads]
-        found += [None if one.name in made.leave else made.rename.get(one.name, one.name) for made in self._profiles]
-        return {name for name in found or [one.name] if name is not None}, "the mapping leaves it out"
+            names = [to.removesuffix(" (hashed)") for to in fate.to if to[:1] != "("]
+            return names, fate.by or f"it becomes {', '.join(fate.to)}"
+        made = [spreader.new_name(one.name) for spreader in self._spreads]
+        made += [None if one.name in rule.leave else rule.rename.get(one.name, one.name) for rule in self._profiles]
+        names = sorted({name for name in made or [one.name] if name is not None})
+        return names, f"it becomes {', '.join(names)}" if names else "the mapping leaves it out"
 
     def _event(self, name: str) -> tuple[Collection[str], str]:
         rule = self._mapping.events.get(name)
@@ -146,19 +148,21 @@ class NewNames:
 
 def changes_of(
     definitions: Iterator[Definition],
-    mapping: language.Mapping,
+    mapping: language.Mapping | None,
     target: Mapping[str, Found],
     overwrite: Collection[str],
 ) -> tuple[list[Change], int, list[LeftOut]]:
-    """The changes, how many fields need none, and what is left out. The first definition of a field counts."""
-    names = NewNames(mapping)
+    """The changes, how many fields need none, and what is left out. The first definition of a field counts. Without a
+    mapping, names are those of the target."""
+    names = None if mapping is None else NewNames(mapping)
     left_out: list[LeftOut] = []
     wanted: dict[tuple[str, str], dict[str, tuple[Any, Definition]]] = {}
     for one in definitions:
-        new_names, why = names.of(one)
-        if not new_names:
-            left_out.append(LeftOut("dropped", one.kind, one.name, detail=why))
-        for name in new_names:
+        new_names, why = ([one.name], "") if names is None else names.of(one)
+        if one.name not in new_names and len(new_names) != 1:
+            left_out.append(LeftOut("ambiguous" if new_names else "dropped", one.kind, one.name, detail=why))
+            continue
+        for name in [one.name] if one.name in new_names else new_names:
             fields = wanted.setdefault((one.kind, name), {})
             for field, value in one.fields.items():
                 first, by = fields.setdefault(field, (value, one))

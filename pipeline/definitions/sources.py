@@ -129,32 +129,35 @@ def _rows(path: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
 
 def _of_schemas(plan: TrackingPlan) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for name, kind, members, schema in plan.entries:
-        properties: Any = plan.of_properties(schema, name).get("properties") or {}
+        properties = _object(plan.of_properties(schema, name).get("properties"))
         place, of_event = f"{name!r} of {plan.file}", _KINDS.get(kind.casefold(), kind or EVENT)
         if of_event != PERSON:
             yield place, {"kind": of_event, "name": name, **_stated(schema), **_stated(members)}
-        elif isinstance(traits := properties.get("traits"), dict):
-            properties = traits.get("properties") or {}
+        elif "traits" in properties:
+            properties = _object(_object(properties["traits"]).get("properties"))
         for one, inner in properties.items() if of_event in (EVENT, PERSON) else ():
             stated = {"kind": PROPERTY, "event": name} if of_event == EVENT else {"kind": PERSON}
-            yield f"{one!r} in {place}", {**stated, "name": one, **_stated(inner if isinstance(inner, dict) else {})}
+            yield f"{one!r} in {place}", {**stated, "name": one, **_stated(_object(inner))}
 
 
 def _stated(schema: Mapping[str, Any]) -> dict[str, Any]:
     """What a JSON Schema, or the entry that has it, states, with Mixpanel's own members, as cells of a row."""
-    metadata = schema.get("metadata")
-    own = metadata.get("com.mixpanel") if isinstance(metadata, dict) else None
-    cells = {**schema, **(own if isinstance(own, dict) else {})}
-    types = [one for one in cells.get("type") or () if one != "null"] if isinstance(cells.get("type"), list) else None
-    cells["type"] = cells["format"] if cells.get("format") in TYPES else types[0] if types else cells.get("type")
+    cells = {**schema, **_object(_object(schema.get("metadata")).get("com.mixpanel"))}
+    types = cells.get("type") if isinstance(cells.get("type"), list) else [cells.get("type")]
+    cells["type"] = " or ".join(str(one) for one in types or () if one not in (None, "null"))
+    if str(cells.get("format")) in TYPES:
+        cells["type"] = cells["format"]
     return {name: cells[name] for name in ("description", "tags", "hidden", "dropped", "type") if cells.get(name)}
 
 
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
 def _read_row(result: Definitions, place: str, row: Mapping[str, Any]) -> None:
-    trimmed = {name: value.strip() if isinstance(value, str) else value for name, value in row.items()}
-    cells = {re.sub(r"[^a-z0-9]", "", name.casefold()): value for name, value in trimmed.items()}
-    unused = zip(row, cells, strict=False)
-    result.unused |= {name: None for name, plain in unused if plain not in _KNOWN and not _QUERIES.fullmatch(plain)}
+    cells = {_plain(name): value.strip() if isinstance(value, str) else value for name, value in row.items()}
+    unused = (name for name in row if _plain(name) not in _KNOWN and not _QUERIES.fullmatch(_plain(name)))
+    result.unused |= dict.fromkeys(unused)
     kind, name, event = _subject(cells, result.event)
     result.event = name if kind == EVENT else event
     if kind not in (EVENT, PROPERTY, PERSON):
@@ -166,10 +169,10 @@ def _read_row(result: Definitions, place: str, row: Mapping[str, Any]) -> None:
     fields: dict[str, Any] = {}
     if (description := _cell(cells, f"description{level}")) is not None:
         fields["description"] = str(description)
-    tags = _cell(cells, f"tags{level}") or ()
+    stated_tags = _cell(cells, f"tags{level}") or ""
+    listed = stated_tags if isinstance(stated_tags, list) else re.split(r"[,;|]", str(stated_tags))
     # As the target stores them (docs/know/service.md#definitions).
-    tags = {str(tag).strip().lower() for tag in (re.split(r"[,;|]", tags) if isinstance(tags, str) else tags)} - {""}
-    if tags:
+    if tags := {str(tag).strip().lower() for tag in listed} - {""}:
         fields["tags"] = sorted(tags)
     use = [f"{value} queries" for plain, value in cells.items() if _QUERIES.fullmatch(plain) and value]
     for column in ("verified", *_ROLES[f"hidden{level}"]):
@@ -206,7 +209,8 @@ def _subject(cells: Mapping[str, Any], latest: str) -> tuple[str, str, str]:
 
 
 def _plain(value: Any) -> str:
-    return re.sub(r"[^a-z]", "", str(value).casefold())
+    """A name or a word without case, spaces and signs."""
+    return re.sub(r"[^a-z0-9]", "", str(value).casefold())
 
 
 def _cell(cells: Mapping[str, Any], role: str) -> Any:
