@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pipeline.definitions.sources import EVENT, PERSON, PROPERTY, Definition
+from pipeline.errors import UsageError
 from pipeline.management import ManagementClient
 from pipeline.management.models import ServiceObject
 from pipeline.management.operations import LIST_EVENTS, LIST_PROPERTIES
+from pipeline.management.problems import NotFound
 from pipeline.management.resources import Listing
 from pipeline.mapper.codegen.runtime import Spreader
 from pipeline.mapper.inspection.field_uses import FieldUses
@@ -83,13 +85,19 @@ class Found(NamedTuple):
 
 
 def read_target(client: ManagementClient) -> dict[str, Found]:
-    """Every definition of the client's project, by its id."""
+    """Every definition of the client's project, by its id. Raises UsageError if the target has none of them."""
     listings = ((EVENT, LIST_EVENTS, None), (PROPERTY, LIST_PROPERTIES, "event"), (PERSON, LIST_PROPERTIES, "person"))
     found: dict[str, Found] = {}
     for kind, operation, type in listings:
-        for item in Listing(client, operation, ServiceObject, {"limit": 500, **({"type": type} if type else {})}):
-            one = item.plain()
-            found[str(one.get("id"))] = Found(kind, str(one.get("name")), fields_of(kind, one))
+        listing = Listing(client, operation, ServiceObject, {"limit": 500, **({"type": type} if type else {})})
+        try:
+            for one in (item.plain() for item in listing):
+                found[str(one.get("id"))] = Found(kind, str(one.get("name")), fields_of(kind, one))
+        except NotFound as error:
+            raise UsageError(
+                f"the target has no definitions: {error.message}",
+                hint="check --project; definitions exist in PostHog, and in `backcast service --behaviour observed`",
+            ) from None
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pipeline.local_service.settings import preset
+from tests.support import management_service
 from tests.support.commands import Printed, calling
 from tests.support.management_service import ALL, Asking, asking
 from tests.support.relays import relay
@@ -214,16 +215,14 @@ def test_a_file_that_is_no_plan_is_an_error(target: Target, text: str) -> None:
     assert target.run("apply", target.file).code == 4
 
 
-def test_the_contract_has_no_definitions(ask_contract: Asking) -> None:
-    """Its answer is that for any unknown path."""
-    assert ask_contract("GET", "/api/projects/1/event_definitions/").status_code == 404
-
-
-@pytest.fixture(scope="session")
-def ask_contract() -> Asking:
-    from tests.support import management_service
-
-    return management_service.shared()
+def test_the_contract_has_no_definitions(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer is that for any unknown path, and the command says so."""
+    target = Target(management_service.shared(), calling(capfd, monkeypatch), tmp_path)
+    assert target.ask("GET", "/api/projects/1/event_definitions/").status_code == 404
+    done = target.run("plan", tmp_path / "table.csv", "-o", tmp_path / "plan.json")
+    assert (done.code, done.two_lines[0][:36]) == (2, "Error: the target has no definitions")
 
 
 def test_definitions_arise_from_what_landed(target: Target) -> None:
