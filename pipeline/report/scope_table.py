@@ -33,25 +33,21 @@ MOST_NAMES = 100_000
 class _Scan:
     """Takes the event's name of each plain row that a mapper reads."""
 
-    def __init__(self) -> None:
-        self.names: list[str | None] = []
+    event: str | None = None
 
-    def row(self, row: Any) -> None:
-        self.names.append(None)
+    def __init__(self) -> None:
+        self._before: list[str | None] = []
+
+    def row(self, row: Any, opened: Any = None) -> None:
+        self._before.append(self.event)
+        self.event = None
 
     def opened(self, properties: Any) -> None:
         pass
 
-    def members(self, row: Any, opened: Any = None) -> None:
-        self.names.append(None)
-
     @property
-    def event(self) -> str | None:
-        return self.names[-1]
-
-    @event.setter
-    def event(self, name: str | None) -> None:
-        self.names[-1] = name
+    def names(self) -> list[str | None]:
+        return [*self._before[1:], self.event]
 
 
 def write_scope(sources: Sequence[str], options: SurveyOptions) -> int:

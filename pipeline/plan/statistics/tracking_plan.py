@@ -72,24 +72,15 @@ _OF_A_SCHEMA = {"type", "properties", "required", "additionalProperties", "$sche
 _HINT = 'give an export of Segment, RudderStack, Avo or Mixpanel, or JSON: {"Signed Up": {"properties": {"plan": {}}}}'
 
 
-class Entry(NamedTuple):
-    """An entry of a tracking plan: its name, its kind ("" if it says none), itself, and its JSON Schema."""
-
-    name: str
-    kind: str
-    members: Mapping[str, Any]
-    schema: dict[str, Any]
-
-
 class TrackingPlan:
     """The tracking plan in a file. `events` are the schemas of the properties of each event, `entries` all entries with
-    a schema. `not_checked` has the places of what is not applied, by keyword. Raises UsageError if the file has no such
-    shape."""
+    a schema: the name, the kind ("" if it states none), the entry and the schema. `not_checked` has the places of what
+    is not applied, by keyword. Raises UsageError if the file has no such shape."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.file = Path(path).name
         self.events: dict[str, Mapping[str, Any]] = {}
-        self.entries: list[Entry] = []
+        self.entries: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = []
         self.not_checked: defaultdict[str, list[str]] = defaultdict(list)
         try:
             content = Path(path).read_bytes()
@@ -111,12 +102,12 @@ class TrackingPlan:
         if entries is None:
             if not isinstance(document, dict) or not all(map(_is_schema, document.values())):
                 raise UsageError(f"{self.file} is not a tracking plan of a known shape", hint=_HINT)
-            self.entries += [Entry(name, "", schema, schema) for name, schema in document.items()]
+            self.entries += [(name, "", schema, schema) for name, schema in document.items()]
             yield from document.items()
         for number, entry in enumerate(entries or (), 1):
             name, kind, schema = (_first(entry, keys) for keys in (_NAMES, _KINDS, _SCHEMAS))
             if isinstance(name, str) and isinstance(schema, dict):
-                self.entries.append(Entry(name, str(kind or ""), entry, schema))
+                self.entries.append((name, str(kind or ""), entry, schema))
             if isinstance(kind, str) and kind.lower() not in ("track", "event"):
                 self.not_checked[f"rules of {kind.lower()}"].append(str(name or f"entry {number}"))
             elif isinstance(name, str) and isinstance(schema, dict):
