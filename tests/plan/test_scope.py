@@ -30,9 +30,11 @@ OUT = {"$mp_click": "Nein", "Lamp Switched": "FALSE", "$merge": "0", "$create_al
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The table of the sample."""
+    """The table of the sample, with the use of one event."""
     file = tmp_path_factory.mktemp("scope") / "scope.csv"
-    pipeline.survey_export(SAMPLE, SurveyOptions(scope=file))
+    lexicon = file.with_name("lexicon.csv")
+    lexicon.write_text("Event Name,Status,30-Day Queries\n$mp_web_page_view,Dropped,12\nElsewhere,,3\n", "utf-8")
+    pipeline.survey_export(SAMPLE, SurveyOptions(scope=file, definitions=(str(lexicon),)))
     return file
 
 
@@ -61,7 +63,9 @@ def test_the_table_has_every_name_with_exact_counts_and_days(table: Path) -> Non
     """Also names of rows that become no event, and of those that the mapping skips."""
     rows = {row["event"]: row for row in read(table)}
     assert len(rows) == 21
-    assert list(rows["$mp_web_page_view"].values())[1:] == ["yes", "21", "2021-11-06", "2021-11-07", "$pageview", ""]
+    assert list(rows["$mp_web_page_view"].values())[1:] == [
+        "yes", "21", "2021-11-06", "2021-11-07", "$pageview", "12 queries, dropped",
+    ]  # fmt: skip
     assert rows["Signed Up"]["first"] == rows["Signed Up"]["last"] == "2021-03-14"
     assert (rows["$merge"]["rows"], rows["$mp_session_record"]["first"]) == ("1", "")
     with pytest.raises(UsageError, match="exists"):
