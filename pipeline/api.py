@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from pipeline import config, out_of_memory
 from pipeline.config import Secret
+from pipeline.errors import UsageError
 from pipeline.files import private
 from pipeline.option_types import FIRST_LIVE, PathText
 from pipeline.options import (
@@ -64,7 +65,8 @@ def survey_export(
     *,
     step: Step = lambda name, done, of: None,
 ) -> Survey:
-    """Describe an export before mapping it: its tool, fields, types, times and zone.
+    """Describe an export before mapping it: its tool, fields, types, times and zone; with `scope`, also write the table
+    of its event names.
 
     `step` is called while its files are found and recognised. Raises UsageError, UnreadableExport.
     """
@@ -74,6 +76,8 @@ def survey_export(
     from pipeline.survey import survey
     from pipeline.survey.recognition import opened_pages
 
+    if options.scope is None and (options.mapping or options.definitions):
+        raise UsageError("--mapping and --definitions are for the table of --scope", hint="add --scope FILE")
     settings = dict(options.settings)
     refuse_unknown(settings)
     with tempfile.TemporaryDirectory() as spool:
@@ -81,7 +85,12 @@ def survey_export(
         source = open_source(_texts(sources), spool=Path(spool), rules=rules, step=step)
         refuse_unused(settings, source.parts)
         source = opened_pages(source, _texts(sources), Path(spool), rules)
-        return survey(source, rows=None if options.every else options.rows)
+        found = survey(source, rows=None if options.every else options.rows)
+    if options.scope is not None:
+        from pipeline.report.scope_table import write_scope
+
+        write_scope(_texts(sources), options)
+    return found
 
 
 def plan_export(

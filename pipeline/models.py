@@ -303,7 +303,8 @@ class SealedOptions:
     `zones` are (zone name, local date from which it applies or "") in order; `since`/`until` are microseconds UTC,
     half-open; `as_of` is the plan's instant, in microseconds UTC. `identities` is the sha256 of the operator's pairs.
     `promoted_properties` is `final` or, if they are not sent, UNSET, which is not written into a plan. `provenance` is
-    whether events carry the import's own properties, or which marks they carry in addition. Plans without the policies
+    whether events carry the import's own properties, or which marks they carry in addition. `scope` says which event
+    names, as the mapping reads them, are kept; UNSET if all are. Plans without the policies
     on users were made with `first`.
     """
 
@@ -328,6 +329,7 @@ class SealedOptions:
     identities: str = ""
     group_types: tuple[str, ...] = ()
     promoted_properties: str | msgspec.UnsetType = msgspec.UNSET
+    scope: Map[str, bool] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def marks(self) -> tuple[str, ...]:

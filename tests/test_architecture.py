@@ -15,8 +15,8 @@ PACKAGES = (
     "zone_clock", "option_types", "options", "models", "uuids", "config", "state_folder", "values", "text", "charts",
     "mask", "files", "ctrl_c", "id_hash", "clock_offsets", "targets", "http", "extractors", "validator", "mapper",
     "encoder", "fragment", "batcher", "survey", "ledger", "identity", "transform", "engines", "plan", "delivery",
-    "management", "fetch", "verify", "report", "preflight", "proof", "local_service", "rehearsal", "imported",
-    "steps", "jobs", "api", "demo", "guided", "cli",
+    "management", "definitions", "fetch", "verify", "report", "preflight", "proof", "local_service", "rehearsal",
+    "imported", "steps", "jobs", "api", "demo", "guided", "cli",
 )  # fmt: skip
 """Top to bottom; data flows down this list and imports look up it."""
 

@@ -51,6 +51,10 @@ COMMANDS = {
     "receipt": ("plans:receipt", "A receipt of what was read, planned, sent and found: write it, check it."),
     "service": ("local:service", "The local service, which stands in for the real one."),
     "resume-functions": ("target:resume_functions", "Turn on hog functions that `apply` left off."),
+    "definitions": (
+        "definitions:definitions",
+        "Descriptions, tags and types of events and properties: plan, apply, undo.",
+    ),
     "hog-functions": ("resources:hog_functions", "Hog functions of a project, one command an operation."),
     "recordings": ("resources:recordings", "Session recordings of a project, one command an operation."),
     "projects": ("resources:projects", "Projects that the personal key reaches."),

@@ -18,7 +18,7 @@ PLAN = {
     "What you need": ("output mapping for set", "dialect name provenance no-provenance replay as-of"),
     "Choose rows": (
         "since until exclude-ids limit",
-        "allow-recent collapse-identical allow-key-conflicts allow-ignored canary",
+        "scope allow-recent collapse-identical allow-key-conflicts allow-ignored canary",
     ),
     "Time": ("timezone", "hour-events"),
     "People": (

@@ -42,6 +42,11 @@ class Settings:
     """Under `observed`, whether personal keys may ask for icons: the source names no scope for them, which refuses
     them, 403 (docs/know/service.md#management-api, #hog-functions)."""
 
+    definitions: Literal["paid", "free"] = "paid"
+    """Under `observed`, which fields of definitions may be changed: `free` refuses those of properties other than their
+    type, 402, and ignores tags, as for an organization that does not pay for them
+    (docs/know/service.md#definitions)."""
+
     management_rates: Literal["off", "on"] = "off"
     """Whether calls of the management API are limited per minute and per hour, with 429
     (docs/know/service.md#management-api)."""

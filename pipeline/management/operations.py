@@ -115,6 +115,12 @@ class RecordingFields(TypedDict, total=False):
     person: Annotated[Any, Flag(JSON, "Who the recording shows.")]
 
 
+class DefinitionFilters(Page, total=False):
+    """Which page of a list of definitions, and of which properties."""
+
+    type: Annotated[Text, Flag("event|person", "Properties of events, or of persons.")]
+
+
 class NoFields(TypedDict, total=False):
     """A body without fields, which may be empty."""
 
@@ -128,6 +134,7 @@ _FUNCTION = _FUNCTIONS + "/{id}"
 _RECORDINGS = _PROJECT + "/session_recordings"
 _RECORDING = _RECORDINGS + "/{id}"
 _SHARING = _RECORDINGS + "/{recording_id}/sharing"
+_EVENTS, _PROPERTIES = _PROJECT + "/event_definitions", _PROJECT + "/property_definitions"
 _READ, _WRITE = "hog_function:read", "hog_function:write"
 _WATCH, _KEEP = "session_recording:read", "session_recording:write"
 
@@ -218,6 +225,20 @@ SHARING = Endpoint("recordings_sharing", "retrieve sharing", "GET", _SHARING, "s
                    answer="SharingConfiguration")
 REFRESH_SHARING = Endpoint("recordings_sharing_refresh", "refresh sharing", "POST", _SHARING + "/refresh",
                            "sharing_configuration:write", answer="SharingConfiguration", observed=True)
+
+_event: dict[str, Any] = {"scope": "event_definition:read", "observed": True}
+_property: dict[str, Any] = {"scope": "property_definition:read", "observed": True}
+LIST_EVENTS = Endpoint("event_definitions_list", "list event definitions", "GET", _EVENTS, query=Page, **_event)
+RETRIEVE_EVENT = Endpoint("event_definitions_retrieve", "retrieve an event definition", "GET", _EVENTS + "/{id}",
+                          **_event)
+UPDATE_EVENT = Endpoint("event_definitions_update", "update an event definition", "PATCH", _EVENTS + "/{id}",
+                        **_event | {"scope": "event_definition:write"})
+LIST_PROPERTIES = Endpoint("property_definitions_list", "list property definitions", "GET", _PROPERTIES,
+                           query=DefinitionFilters, **_property)
+RETRIEVE_PROPERTY = Endpoint("property_definitions_retrieve", "retrieve a property definition", "GET",
+                             _PROPERTIES + "/{id}", **_property)
+UPDATE_PROPERTY = Endpoint("property_definitions_update", "update a property definition", "PATCH",
+                           _PROPERTIES + "/{id}", **_property | {"scope": "property_definition:write"})
 
 LIST_PROJECTS = Endpoint("projects_list", "list projects", "GET", PROJECTS, "project:read",
                          query=Page, answer="ProjectPage")

@@ -94,6 +94,18 @@ class SurveyOptions(Checked):
         help=FILE_SETTINGS,
     )
     report: PathText | None = option(None, "--report", metavar="FILE", help="Also write a page with charts.")
+    scope: PathText | None = option(
+        None, "--scope", metavar="FILE",
+        help="Also read every row and write a table of all event names, in which you choose those to import.",
+    )  # fmt: skip
+    mapping: PathText | None = option(
+        None, "--mapping", "-m", metavar="NAME|FILE", complete="mappings",
+        help="With --scope: the mapping that reads the names.  [default: recognised from the export]",
+    )  # fmt: skip
+    definitions: Sequence[str] = option(
+        (), "--definitions", many=True, metavar="FILE",
+        help="With --scope: the tool's list of events, for the column `use` (queries, hidden). Repeat for more.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +163,12 @@ class PlanOptions(Checked):
         None, "--exclude-ids", path="file", metavar="FILE",
         help="Ids to leave out, one per line, such as people who asked to be forgotten.",
         job="exclude_ids", job_help="a file of ids to leave out, one per line",
+    )  # fmt: skip
+    scope: PathText | Mapping[str, bool] | None = option(
+        None, "--scope", path="file", metavar="FILE",
+        help="A table with `event` and `keep`: which event names to import. `survey --scope` makes it.",
+        without="every name",
+        job="scope", job_help="a table of event names with `keep`: yes or no, relative to the job file",
     )  # fmt: skip
     limit: int | None = option(
         None, "--limit", least=1, metavar="N", help="Read only the first N rows.", without="every row"

@@ -315,12 +315,8 @@ class _PlanBuilder:
     def manifest(self, parts: list[PartSeal], people: PeopleSeal) -> Plan:
         """The plan, not yet sealed."""
         source, request, options = self.source, self.request, self.config.options
-        rows = RowCounts(
-            sum(part.rows for part in parts),
-            sum(part.mapped for part in parts),
-            sum(part.skipped for part in parts),
-            sum(part.rejected for part in parts),
-        )
+        counted = ((part.rows, part.mapped, part.skipped, part.rejected) for part in parts)
+        rows = RowCounts(*map(sum, zip((0, 0, 0, 0), *counted, strict=True)))
         phases = self.phases(people)
         if not rows.mapped and rows.rejected and (other := self.other_tool()):
             remedy = f"they look like rows of {other}; plan with -m {other}"
@@ -352,6 +348,7 @@ class _PlanBuilder:
                 zone=zone if getattr(self.mapper, "zone_evidence", False) and rows.mapped else None,
                 open_choices={} if request.document is None else request.document.open,
                 coverage=coverage,
+                scope=source.coverage.scope if source.coverage is not None else None,
                 drift=drift_facts,
                 tracking=tracking,
                 unsafe=source.unsafe,

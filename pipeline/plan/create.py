@@ -7,12 +7,13 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from collections.abc import Mapping as Map
 from dataclasses import fields, replace
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from pipeline.engines import open_engine
 from pipeline.engines.agreement import versions
@@ -28,7 +29,7 @@ from pipeline.mapper.inspection.ineffective import check_mapping
 from pipeline.mapper.program.references import required_references
 from pipeline.mapper.registry import file_rules, of_tool, shipped
 from pipeline.models import SealedOptions, Source, Step
-from pipeline.option_types import marks_of, micros, zones_of
+from pipeline.option_types import PathText, marks_of, micros, zones_of
 from pipeline.options import PlanOptions
 from pipeline.plan.check_rules import with_rules
 from pipeline.plan.checks import levels_by_name, parse_limit
@@ -274,6 +275,7 @@ def _seal(options: PlanOptions, mapping: Mapping, excluded: str, instant: int) -
         "identities": _digest(options.identities),
         "group_types": tuple(options.group_types),
         "promoted_properties": "final" if promoted == "final" else UNSET,
+        "scope": _scope(options.scope),
     }
     sealed = SealedOptions(**{**{name: getattr(options, name) for name in names}, **resolved})
     parse_policy(sealed.profile_policy)
@@ -306,6 +308,14 @@ def _digest(path: Path | str | None) -> str:
         raise UsageError(
             f"cannot read {path}: {error.strerror}", hint="check the path that --identities names"
         ) from None
+
+
+def _scope(given: PathText | Map[str, bool] | None) -> Map[str, bool] | UnsetType:
+    if not given:  # a plan that is replayed may have none
+        return UNSET
+    from pipeline.plan.scope import read_scope
+
+    return dict(given) if isinstance(given, Map) else read_scope(given)
 
 
 def _excluded_ids(path: Path | str | None, directory: Directory) -> frozenset[str]:

@@ -117,8 +117,8 @@ class Walk:
         self.events = 0
         self.event_bytes = 0
         self.bytes_read = self.rejected_bytes = 0
-        counted = request.config.counted
-        self.coverage = CoverageCounts(scratch, counted) if counted is not None else None
+        counted, scope = request.config.counted, request.config.options.scope
+        self.coverage = CoverageCounts(scratch, counted, scope) if counted is not None else None
         self.rules: dict[str, int] = {}
         self._ruled = counted.ruled if counted is not None else frozenset()
         self.sample = EventSample(scratch, request.config.sampled)

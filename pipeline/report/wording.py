@@ -64,6 +64,9 @@ ADVICE = {
     " are not part of the export, or allow this many with --allow-ignored N",
     "max_unmapped": "name them in the mapping: `backcast mapping check FILE --against EXPORT` writes the lines; or"
     " allow this many with --max-unmapped",
+    "not_in_scope": "add a line for each name to the table, with `yes` or `no` under `keep`, and plan again",
+    "scope_unused": "correct the spelling: names are those of the old tool, as `backcast survey EXPORT --scope FILE`"
+    " writes them",
     "rejects": "list them with `backcast rejects DIR` before anything is sent",
     "open_choices": "decide each in the mapping and delete its entry under `open`, or answer with `backcast mapping new"
     " --ask`",

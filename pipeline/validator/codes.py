@@ -21,6 +21,7 @@ class Code(NamedTuple):
 
 
 NULLED = "nulled_value"
+OUT_OF_SCOPE = "out_of_scope"
 UNCONVERTED = "unconverted:"
 """Before a property's name: the code of its values that cannot be converted and stop the plan."""
 
@@ -104,6 +105,7 @@ _OTHERS = (
     ),
     # validating and encoding
     Code("outside_window", SKIP, "outside --since and --until"),
+    Code(OUT_OF_SCOPE, SKIP, "an event name that the table of --scope leaves out"),
     Code("excluded_id", SKIP, "a person listed in --exclude-ids"),
     Code("replaced_property", WARNING, "an import property overwrote a property of the row"),
     Code(

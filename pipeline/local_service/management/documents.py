@@ -12,7 +12,7 @@ from typing import Literal
 from pipeline.local_service.management.requests import Json
 from pipeline.local_service.store.database import Store
 
-DocumentKind = Literal["hog_function", "session_recording", "sharing"]
+DocumentKind = Literal["hog_function", "session_recording", "sharing", "definition"]
 
 _TABLE = "CREATE TABLE IF NOT EXISTS documents (kind VARCHAR, project BIGINT, id VARCHAR, body VARCHAR)"
 

@@ -19,7 +19,13 @@ from starlette.types import Receive, Scope, Send
 
 from pipeline.local_service.http import read_body, run_in
 from pipeline.local_service.keys import Keyring
-from pipeline.local_service.management import function_runs, hog_functions, projects, recordings  # noqa: F401
+from pipeline.local_service.management import (  # noqa: F401
+    definitions,
+    function_runs,
+    hog_functions,
+    projects,
+    recordings,
+)
 from pipeline.local_service.management.access import Throttle, caller_of, check_scope, project_for
 from pipeline.local_service.management.documents import Documents
 from pipeline.local_service.management.requests import (

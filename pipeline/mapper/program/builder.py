@@ -24,6 +24,7 @@ from pipeline.mapper.program.operations import Let, Program, Step
 from pipeline.mapper.program.references import definition_of, path_steps, references_in
 from pipeline.mapper.program.renaming import in_order, kept_properties, opened_object, rename_properties, unread_columns
 from pipeline.models import SealedOptions
+from pipeline.validator.codes import OUT_OF_SCOPE
 
 HASH_KEY = "BACKCAST_HASH_KEY"
 """The environment variable with the secret of keyed hashes; it is in no mapping, program, plan or report."""
@@ -161,8 +162,8 @@ class Builder:
             # Read before the times, so that a number that is both is decoded once.
             self._let(steps, "key", self.text(part))
         steps.append(program.SetEvent(self.text(mapping.event)))
-        if mapping.events:
-            steps.append(program.MatchEvent(tuple(_event_cases(mapping)), mapping.unlisted == "reject"))
+        if cases := _event_cases(mapping, self.options):
+            steps.append(program.MatchEvent(cases, mapping.unlisted == "reject"))
         steps.append(program.ReadTime("received", tuple(self._clock(clock, False) for clock in mapping.received)))
         steps.append(program.ReadTime("time", tuple(self._clock(clock, True) for clock in mapping.time)))
         self.time_is_set = True
@@ -408,6 +409,13 @@ def namespace_of(mapping: Mapping, options: SealedOptions) -> UUID:
     return uuids.namespace(mapping.tool, options.settings.get("source", ""))
 
 
-def _event_cases(mapping: Mapping) -> Iterator[program.EventCase]:
-    for number, (name, rule) in enumerate(mapping.events.items(), 1):
-        yield program.EventCase(name, rule.name or name, number, rule.skip, rule.warn)
+def _event_cases(mapping: Mapping, options: SealedOptions) -> tuple[program.EventCase, ...]:
+    """The cases of event names: those with a rule, and those that are out of the plan's scope."""
+    cases = {
+        name: program.EventCase(name, rule.name or name, number, rule.skip, rule.warn)
+        for number, (name, rule) in enumerate(mapping.events.items(), 1)
+    }
+    for name, keep in (options.scope or {}).items():
+        if not keep:
+            cases[name] = program.EventCase(name, name, 0, OUT_OF_SCOPE)
+    return tuple(cases.values())

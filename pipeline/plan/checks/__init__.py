@@ -36,6 +36,7 @@ from pipeline.plan.zone import ZoneVerdict
 
 if TYPE_CHECKING:
     from pipeline.plan.replay import ReplayFacts
+    from pipeline.plan.scope import ScopeUsage
 
 Level = Literal["stop", "warning", "notice", "accepted"]
 _LEVELS = get_args(Level)
@@ -106,7 +107,8 @@ class PlanFacts:
     the place of the first, and `row_at` gives the file and row of a place in words. `activity` shows how the events of
     each person follow each other. `copies` counts the rows that are duplicates, by the path of their file. `thresholds`
     are the options that set limits for checks. `tracking` compares the events with a tracking plan. `replay` says which
-    events of the earlier plan a replay found again.
+    events of the earlier plan a replay found again. `scope` compares the event names with the table of --scope, None
+    without one.
     """
 
     rows: RowCounts
@@ -141,6 +143,7 @@ class PlanFacts:
     unread: Sequence[str] = ()
     thresholds: PlanOptions = field(default_factory=PlanOptions)
     replay: ReplayFacts | None = None
+    scope: ScopeUsage | None = None
 
 
 Find = Callable[[PlanFacts], str | Finding | None]

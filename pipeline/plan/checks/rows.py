@@ -197,6 +197,30 @@ def too_many_unmapped(facts: PlanFacts) -> Finding | None:
     )
 
 
+@check("not_in_scope", "stop")
+def names_that_the_scope_lacks(facts: PlanFacts) -> Finding | None:
+    """Every event name of the export has to be in the table of --scope, so that a person decides about it."""
+    if facts.scope is None:
+        return None
+    some = ", ".join(facts.scope.examples[:_NAMES_SHOWN]) + (", …" if facts.scope.unlisted > _NAMES_SHOWN else "")
+    names = pluralize(facts.scope.unlisted, "event name")
+    return stated(
+        f"{names} of the export {are(facts.scope.unlisted)} not in the table of --scope: {some}",
+        facts.scope.unlisted,
+        facts.scope.examples,
+    )
+
+
+@check("scope_unused", "notice")
+def names_of_the_scope_without_rows(facts: PlanFacts) -> Finding | None:
+    """A name of the table that no row has may be misspelt. A window of a job has few of the names."""
+    if facts.scope is None or facts.in_series:
+        return None
+    names = [printable(name, _NAME_CHARACTERS) for name in facts.scope.absent]
+    detail = f"the table of --scope lists {_some('event name', names, len(names))} without a row"
+    return stated(detail, len(names), names)
+
+
 def _some(unit: str, names: Sequence[str], count: int) -> str:
     """How many there are, and the first names."""
     shown = [printable(name, _NAME_CHARACTERS) for name in names[:_NAMES_SHOWN]]

@@ -7,7 +7,7 @@ kept and dropped rows add up. The most frequent fields and names are listed; the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import ROUND_HALF_EVEN, Decimal
 from heapq import nlargest
 from itertools import groupby
@@ -15,8 +15,11 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec import UNSET, UnsetType
+
 from pipeline.mapper.inspection.field_uses import DROPPED, KEPT, MAPPED, Fate, FieldUses
 from pipeline.mapper.program.references import Level
+from pipeline.plan.scope import ScopeUsage
 from pipeline.plan.sealed.facts import Coverage, EventCoverage, FieldCoverage, Totals
 from pipeline.plan.statistics.spilling_counts import SpillingCounts
 from pipeline.plan.statistics.unmatched import ReferenceUsage
@@ -33,13 +36,15 @@ NAME_CHARACTERS = 200
 class CoverageCounts:
     """Adds up what the blocks of a source contain."""
 
-    def __init__(self, directory: Path, counted: Counted) -> None:
+    def __init__(self, directory: Path, counted: Counted, scope: Mapping[str, bool] | UnsetType = UNSET) -> None:
         self._levels = (ROW, OPENED, *counted.nested)
         self._fields = SpillingCounts(directory / "fields.jsonl")
         self._events = SpillingCounts(directory / "events.jsonl")
         self._rows: Counter[str] = Counter()
         self._examples: dict[tuple[int, str], list[str]] = {}
         self._skipped_items: Counter[str] = Counter()
+        self.scope = ScopeUsage(scope) if scope else None
+        """How the event names compare with the scope, if the plan has one; complete after `coverage`."""
 
     def add(self, block: BlockFields) -> None:
         """Add a block; blocks come in order."""
@@ -127,6 +132,8 @@ class CoverageCounts:
                     updates += count
                 else:
                     left_out[outcome.partition(":")[2]] += count
+            if self.scope is not None:
+                self.scope.add(name, to.total() + updates + left_out.total())
             yield EventCoverage(
                 printable(name, NAME_CHARACTERS),
                 to.total() + updates + left_out.total(),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from codecs import BOM_UTF8
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
@@ -72,23 +73,25 @@ _HINT = 'give an export of Segment, RudderStack, Avo or Mixpanel, or JSON: {"Sig
 
 
 class TrackingPlan:
-    """The tracking plan in a file. `events` are the schemas of the properties of each event. `not_checked` has the
-    places of what is not applied, by keyword. Raises UsageError if the file has no such shape."""
+    """The tracking plan in a file. `events` are the schemas of the properties of each event, `entries` all entries with
+    a schema: the name, the kind ("" if it states none), the entry and the schema. `not_checked` has the places of what
+    is not applied, by keyword. Raises UsageError if the file has no such shape."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.file = Path(path).name
         self.events: dict[str, Mapping[str, Any]] = {}
+        self.entries: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = []
         self.not_checked: defaultdict[str, list[str]] = defaultdict(list)
         try:
             content = Path(path).read_bytes()
-            document = msgspec.json.decode(content)
+            document = msgspec.json.decode(content.removeprefix(BOM_UTF8))
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise UsageError(f"cannot read {self.file} as JSON: {error}", hint=_HINT) from None
         self.digest = hashlib.sha256(content).hexdigest()
         for event, schema in self._schemas(document):
             if event in self.events:
                 raise UsageError(f"{self.file} has two schemas of {event!r}", hint="keep the one that applies")
-            self.events[event] = self._of_properties(schema, event)
+            self.events[event] = self.of_properties(schema, event)
             self._look(self.events[event], event)
         if not self.events:
             raise UsageError(f"{self.file} has no schema of any event", hint=_HINT)
@@ -99,9 +102,12 @@ class TrackingPlan:
         if entries is None:
             if not isinstance(document, dict) or not all(map(_is_schema, document.values())):
                 raise UsageError(f"{self.file} is not a tracking plan of a known shape", hint=_HINT)
+            self.entries += [(name, "", schema, schema) for name, schema in document.items()]
             yield from document.items()
         for number, entry in enumerate(entries or (), 1):
             name, kind, schema = (_first(entry, keys) for keys in (_NAMES, _KINDS, _SCHEMAS))
+            if isinstance(name, str) and isinstance(schema, dict):
+                self.entries.append((name, str(kind or ""), entry, schema))
             if isinstance(kind, str) and kind.lower() not in ("track", "event"):
                 self.not_checked[f"rules of {kind.lower()}"].append(str(name or f"entry {number}"))
             elif isinstance(name, str) and isinstance(schema, dict):
@@ -124,7 +130,7 @@ class TrackingPlan:
                 return entries
         return None
 
-    def _of_properties(self, schema: dict[str, Any], event: str) -> dict[str, Any]:
+    def of_properties(self, schema: dict[str, Any], event: str) -> dict[str, Any]:
         """The part of an event's schema that describes its properties."""
         inner = schema.get("properties")
         if not isinstance(inner, dict) or not inner.keys() <= _OF_A_CALL or not _is_schema(inner.get("properties")):

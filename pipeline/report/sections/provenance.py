@@ -43,6 +43,9 @@ def _option(name: str, value: object) -> str:
         return ", ".join(f"{zone} from {since}" if since else str(zone) for zone, since in value)
     if name in ("group_types", "provenance") and isinstance(value, list | tuple):
         return ", ".join(value)
+    if name == "scope" and isinstance(value, Mapping):
+        out = [str(event) for event, keep in value.items() if not keep]
+        return f"{len(value) - len(out):,} of {len(value):,} event names; out of scope: {', '.join(out[:MOST_ON_PAGE])}"
     if isinstance(value, Mapping):
         return ", ".join(f"{key}={setting}" for key, setting in value.items())
     if isinstance(value, bool):

@@ -1,0 +1,106 @@
+"""The table in which a person chooses the event names to import (`survey --scope FILE`).
+
+Every row is read and mapped once, in this process, so that names are those that a plan reads and counts are exact.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pipeline.definitions.changes import NewNames
+from pipeline.definitions.sources import EVENT, Definition, read_definitions
+from pipeline.errors import UsageError
+from pipeline.extractors import blocks, rows
+from pipeline.mapper.compiler import compile_mapping
+from pipeline.models import BrokenRow, ItemOutcomes, SealedOptions
+from pipeline.options import PlanOptions, SurveyOptions
+from pipeline.plan.create import open_export
+from pipeline.plan.lookups import read_lookups
+from pipeline.plan.precheck import check_first_rows, detect_settings
+from pipeline.plan.scope import KEEP
+from pipeline.plan.sealed.directory import Directory
+from pipeline.report.rejects import write_csv
+from pipeline.timestamps import format_utc
+
+COLUMNS = (EVENT, KEEP, "rows", "first", "last", "becomes", "use")
+MOST_NAMES = 100_000
+
+
+class _Scan:
+    """Takes the event's name of each plain row that a mapper reads."""
+
+    event: str | None = None
+
+    def __init__(self) -> None:
+        self._before: list[str | None] = []
+
+    def row(self, row: Any, opened: Any = None) -> None:
+        self._before.append(self.event)
+        self.event = None
+
+    def opened(self, properties: Any) -> None:
+        pass
+
+    @property
+    def names(self) -> list[str | None]:
+        return [*self._before[1:], self.event]
+
+
+def write_scope(sources: Sequence[str], options: SurveyOptions) -> int:
+    """Write the table, the most frequent names first; returns how many. Times are read as UTC, if they have no offset.
+
+    Raises UsageError, also if the file exists, MappingError and UnreadableExport.
+    """
+    file = Path(options.scope or "")
+    if "-" in sources:
+        raise UsageError("--scope reads the export a second time", hint="save standard input as a file, and name that")
+    if file.exists():
+        raise UsageError(f"{file} exists", hint="name a new file, so that no choice of a person is lost")
+    uses = {
+        one.name: one.use for path in options.definitions for one in read_definitions(path).found if one.kind == EVENT
+    }
+    with tempfile.TemporaryDirectory(prefix="backcast-") as scratch:
+        planning = PlanOptions(mapping=options.mapping, settings=options.settings)
+        _, mapping, source = open_export(sources, planning, work := Directory(Path(scratch)))
+        sealed = SealedOptions(0, zones=(("UTC", ""),), settings=dict(options.settings))
+        sealed, _ = detect_settings(source.parts, mapping, sealed)
+        seen: dict[str, list[int]] = {}  # rows, first and last in microseconds
+        tables = read_lookups(source, mapping, work).tables
+        for part in check_first_rows(source.parts, mapping, sealed):
+            settings = {**sealed.settings, "table": part.table} if part.table else sealed.settings
+            mapper = compile_mapping(mapping, replace(sealed, settings=settings), tables, for_members=False)
+            for block in blocks(part):
+                for row in rows(part, block, observe=False, blanks=mapping.blanks.in_cells):
+                    if not isinstance(row, BrokenRow):
+                        _add(seen, mapper.map_row(row, scan := _Scan()), scan)
+                if len(seen) > MOST_NAMES:
+                    raise UsageError(
+                        f"the export has more than {MOST_NAMES:,} event names", hint="map them to fewer names first"
+                    )
+    names = NewNames(mapping, sealed)
+    with file.open("x", encoding="utf-8-sig", newline="") as text:  # a spreadsheet knows UTF-8 by its mark
+        by_rows = sorted(seen.items(), key=lambda pair: (-pair[1][0], pair[0]))
+        write_csv(text, COLUMNS, (_row(name, counted, names, uses.get(name, "")) for name, counted in by_rows))
+    return len(seen)
+
+
+def _row(name: str, counted: list[int], names: NewNames, use: str) -> tuple[object, ...]:
+    new, why = names.of(Definition(EVENT, name, "", {}, "", ""))
+    days = (format_utc(at)[:10] if at else "" for at in counted[1:])
+    return name, "yes", counted[0], *days, ", ".join(new) or f"({why})", use
+
+
+def _add(seen: dict[str, list[int]], result: Any, scan: _Scan) -> None:
+    outcomes = result if isinstance(result, list) else [result]
+    ends = result.ends if isinstance(result, ItemOutcomes) else [len(outcomes)]
+    for name, start, end in zip(scan.names, [0, *ends], ends, strict=False):
+        if name is None:
+            continue
+        counted = seen.setdefault(name, [0, 0, 0])
+        counted[0] += 1
+        for at in (one.time for one in outcomes[start:end] if type(getattr(one, "time", None)) is int):
+            counted[1:] = min(counted[1] or at, at), max(counted[2] or at, at)
