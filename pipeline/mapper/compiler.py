@@ -215,7 +215,7 @@ def decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
             if scan is not None:
                 scan.row(names)
             return models.RejectReason("bad_value", str(error))
-        if len(rows) == 1 and not isinstance(rows[0], models.RejectReason):
+        if len(rows) == 1 and isinstance(rows[0], dict):
             # Returned as it is, so that an event of an ordinary row takes the fast path.
             return map_row(rows[0], scan)
         if len(rows) <= 1:
@@ -224,7 +224,7 @@ def decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
             return rows[0] if rows else models.Skip("empty_row")
         outcomes = models.ItemOutcomes()
         for plain in rows:
-            if not isinstance(plain, models.RejectReason):
+            if isinstance(plain, dict):
                 outcome = map_row(plain, scan)
             else:
                 outcome = plain

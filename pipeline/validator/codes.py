@@ -40,6 +40,7 @@ _OTHERS = (
     # mapping
     Code("unmapped_event", REJECT, "an event name that the mapping does not list"),
     Code("empty_row", SKIP, "the mapping produces no event from the row"),
+    Code("no_time", SKIP, "a column for the time of an event is blank, so that event did not happen"),
     Code("session_event", SKIP, "the tool's own session start or end; the service derives sessions from events"),
     Code("automatic_event", SKIP, "an event that the tool adds by itself, left out by a setting or by the mapping"),
     Code(

@@ -195,6 +195,9 @@ class _Finder:
                 self._slot(f"key {number}", (part,))
             self._values((mapping.uuid, mapping.key.posthog))
         self._values(tuple(clock.proof_unless for clock in mapping.time))
+        if mapping.decoder is not None and mapping.decoder.verb == "each_time":
+            columns = (f"/{path.removeprefix('/')}" for path in mapping.decoder.arguments["each_time"].values())
+            self._values(tuple(Call("ref", {"ref": column}, mapping.decoder.place) for column in columns))
         # The unit and the format of a clock are words.
         self._values(tuple((clock.source, clock.proof_unless) for clock in mapping.received))
 
