@@ -192,7 +192,8 @@ def prepare_request(
     parts = check_first_rows(source.parts, mapping, sealed)
     if series is not None:
         parts = tuple(replace(part, index=index) for index, part in enumerate(series.only_new(parts)))
-    lookups = read_lookups(source, mapping, work)
+    whole = options.limit is None and len(parts) == len(source.parts)
+    lookups = read_lookups(source, mapping, sealed, work)
     files = save_lookups(work, mapping, lookups)
     references = required_references(mapping, sealed, of_tool(mapping.tool))
     config = TransformConfig(
@@ -239,6 +240,7 @@ def prepare_request(
         thresholds=options,
         document=mapping,
         lookups=lookups.tables,
+        joined=lookups.files if whole else (),
         references=references,
         notices=[*notices, *lookups.notices, *(replay.notices if replay is not None else ())],
         files=files,

@@ -88,6 +88,21 @@ def references_in(part: object) -> set[str]:
     return {call.arguments["ref"] for call in calls_in(part) if call.verb == "ref"}
 
 
+def definitions_for(part: object, mapping: Mapping) -> dict[str, Call]:
+    """The definitions that a part of a mapping needs, in their order."""
+
+    def named(part: object) -> Iterator[str | None]:
+        for call in calls_in(part):
+            for text in (call.arguments.get("ref", ""), *holes_of(call.arguments.get("template", ""))):
+                yield definition_of(text, mapping)
+
+    needed = {*named(part)}
+    for name in reversed([*mapping.define]):  # a definition uses only those above it
+        if name in needed:
+            needed.update(named(mapping.define[name]))
+    return {name: call for name, call in mapping.define.items() if name in needed}
+
+
 def holes_of(template: str) -> list[str]:
     return [hole.group(1) for hole in HOLE.finditer(template) if hole.group(1)]
 
@@ -180,6 +195,9 @@ class _Finder:
             if section not in _APART:
                 self._values(getattr(mapping, section))
         self._named()
+        if mapping.decoder is not None and mapping.decoder.verb == "each_time":
+            columns = (f"/{path.removeprefix('/')}" for path in mapping.decoder.arguments["each_time"].values())
+            self._values(tuple(Call("ref", {"ref": column}, mapping.decoder.place) for column in columns))
 
     # -- references with a slot
 
@@ -195,9 +213,6 @@ class _Finder:
                 self._slot(f"key {number}", (part,))
             self._values((mapping.uuid, mapping.key.posthog))
         self._values(tuple(clock.proof_unless for clock in mapping.time))
-        if mapping.decoder is not None and mapping.decoder.verb == "each_time":
-            columns = (f"/{path.removeprefix('/')}" for path in mapping.decoder.arguments["each_time"].values())
-            self._values(tuple(Call("ref", {"ref": column}, mapping.decoder.place) for column in columns))
         # The unit and the format of a clock are words.
         self._values(tuple((clock.source, clock.proof_unless) for clock in mapping.received))
 
@@ -331,11 +346,11 @@ class _Finder:
 _APART = frozenset(
     (
         "tool", "title", "event", "distinct_id", "time", "received", "recognise", "settings", "tables", "decoder",
-        "table_from_path", "files", "unlisted", "uuid", "key", "persons", "python", "cases",
-        "file", "text", "code", "verbs",
+        "table_from_path", "files", "lookup_files", "unlisted", "uuid", "key", "persons", "python",
+        "cases", "file", "text", "code", "verbs",
     )
 )  # fmt: skip
-"""Sections without references to a column, or whose references are added with a slot."""
+"""Sections without references to a column of the export's rows, or whose references are added with a slot."""
 
 
 class NamedColumns(msgspec.Struct, frozen=True):
