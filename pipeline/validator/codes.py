@@ -58,7 +58,6 @@ _OTHERS = (
     Code("page_ping", SKIP, "the heartbeat of an open page, left out unless a setting keeps it"),
     Code("spider", SKIP, "an event that the tool attributes to a robot, left out unless a setting keeps it"),
     Code("entity_table", SKIP, "a row of a table of entities, which cannot be joined to its event"),
-    Code("separate_event_data", SKIP, "event data in a separate table, which cannot be joined to its events"),
     Code("aggregate", SKIP, "a sum or a summary over several events, not an event"),
     Code("not_a_person", SKIP, "a row about something other than a person, such as a company"),
     Code("session_recording", SKIP, "a marker of the tool's session recording, not an event"),
