@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -275,3 +277,35 @@ def test_joined_rows_have_exact_keys(tmp_path: Path) -> None:
     mapping["properties"]["set"]["items"]["of"]["case"] = "any"
     with pytest.raises(MappingError, match="joined rows have exact keys"):
         planned(tmp_path, joined_export(tmp_path, 1, [{"of": 0, "name": "n", "value": 1}]), mapping)
+
+
+def test_a_stopped_plan_reads_its_tables_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps its finished blocks, and what they looked up, if nothing changed; with other joined rows it begins
+    anew."""
+    monkeypatch.setattr(plan_lookups, "MOST_ENTRIES", 0)
+    items = [{"of": number, "name": "n", "value": number} for number in range(251)]
+    source = joined_export(tmp_path, 0, items)
+    for number in range(25):
+        hits = [{"who": f"u-{one}", "at": "2023-01-02T03:04:05Z", "id": number * 10 + one} for one in range(10)]
+        (source / f"hits-{number}.jsonl").write_bytes(lines(*hits))
+    (tmp_path / "acme.yaml").write_text(json.dumps(JOINED))
+    options = PlanOptions(mapping=str(tmp_path / "acme.yaml"), workers=0)
+    found = []
+    for more in ([], [{"of": 0, "name": "m", "value": 1}]):
+        with pytest.raises(KeyboardInterrupt):
+            plan_export([str(source)], tmp_path / "killed", options, progress=partial(stop, tmp_path))
+        assert any((tmp_path / "plan" / "unfinished-plan" / "scratch" / "staged" / "asked").iterdir())
+        (source / "items.jsonl").write_bytes(lines(*items, *more))
+        found.append(plan_export([str(source)], tmp_path / "plan", options))
+        fresh = plan_export([str(source)], tmp_path / "fresh", options)
+        assert (found[-1].requests, found[-1].gates) == (fresh.requests, fresh.gates)
+        assert [gate.count for gate in fresh.gates if gate.name == "unjoined_rows"] == [1]
+    assert found[0].requests != found[1].requests
+
+
+def stop(folder: Path, rows: int, _length: int) -> None:
+    """Keep what a plan that is killed now would leave behind."""
+    if rows > 120:
+        shutil.rmtree(folder / "plan", ignore_errors=True)
+        shutil.copytree(folder / "killed", folder / "plan")
+        raise KeyboardInterrupt
