@@ -8,6 +8,7 @@ has files of its own, which are sealed too (`pipeline.plan.lookup_writer`), and 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Map
 from functools import partial
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 250_000
 """At most this many entries are in memory, in all tables of a mapping together."""
+_ENTRY_CHARACTERS = 256
 _SHOWN_CHARACTERS = 60
 
 
@@ -112,8 +114,8 @@ class _Reader:
         self._directory = directory
         self._mapping, self._options = mapping, options
         self._joined: JoinedRows | None = None
-        self._entries = 0
-        """At least the number of entries in memory."""
+        self._sizes: Counter[str] = Counter()
+        """The sizes of the tables in memory, in entries."""
         self._stored: dict[str, None] = {}
         self._store: LookupWriter | None = None
         self.tables: dict[str, dict[str, str]] = {}
@@ -197,21 +199,23 @@ class _Reader:
             self._store.add(name, key, value, number)
             return
         table = self.tables[name]
-        if table.get(key, value) != value:
-            self.files[number].changed[key] = None
+        before = table.get(key)
+        if before is not None:
+            self._sizes[name] -= _size(before)
+            if before != value:
+                self.files[number].changed[key] = None
         table[key] = value
-        self._entries += 1
-        if self._entries > MOST_ENTRIES:
-            self._entries = sum(map(len, self.tables.values()))
-            if self._entries > MOST_ENTRIES:
-                self._move_largest()
+        self._sizes[name] += _size(value)
+        if self._sizes.total() > MOST_ENTRIES:
+            self._move_largest()
 
     def _move_largest(self) -> None:
         """Move the table with the most entries to disk. Keys that changed in the file that is being read are marked, so
         that each counts once for this file."""
         from pipeline.plan.lookup_writer import LookupWriter  # this loads a database
 
-        name = max(self.tables, key=lambda one: len(self.tables[one]))
+        ((name, _),) = self._sizes.most_common(1)
+        del self._sizes[name]
         table, number = self.tables[name], len(self.files) - 1
         current = self.files[number]
         changed = current.changed if current.table == name else {}
@@ -252,6 +256,11 @@ class _Reader:
         if counts.table in self._stored and self._store is not None and not counts.changed:
             return self._store.changes.get(number, (0, ""))
         return len(counts.changed), next(iter(counts.changed), "")
+
+
+def _size(value: str) -> int:
+    """How many entries a value counts as: a long one as several."""
+    return 1 + len(value) // _ENTRY_CHARACTERS
 
 
 def _wanted(lookup: LookupFile) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as Map
+from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
 """A reference in a template, a doubled brace, or a single one, which is an error."""
 
 
+@lru_cache(4_096)
 def path_steps(reference: str) -> tuple[str, ...]:
     """The names in a path, the column first."""
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in reference.removeprefix("/").split("/"))
