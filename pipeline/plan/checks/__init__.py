@@ -25,7 +25,6 @@ from pipeline.identity.event_ids import FloatIds
 from pipeline.models import Finding, SealedOptions
 from pipeline.option_types import CheckRule
 from pipeline.options import PlanOptions
-from pipeline.plan.joined_rows import Unjoined
 from pipeline.plan.sealed.facts import Coverage, TrackingSeal
 from pipeline.plan.sealed.manifest import Example, PeopleSeal, RowCounts
 from pipeline.plan.statistics.activity import Activity
@@ -36,6 +35,7 @@ from pipeline.plan.statistics.unmatched import MissingReferences
 from pipeline.plan.zone import ZoneVerdict
 
 if TYPE_CHECKING:
+    from pipeline.plan.joined_rows import Unjoined
     from pipeline.plan.replay import ReplayFacts
 
 Level = Literal["stop", "warning", "notice", "accepted"]
