@@ -192,7 +192,7 @@ def prepare_request(
     parts = check_first_rows(source.parts, mapping, sealed)
     if series is not None:
         parts = tuple(replace(part, index=index) for index, part in enumerate(series.only_new(parts)))
-    whole = options.limit is None and len(parts) == len(source.parts)
+    whole = options.limit is None and replay is None and len(parts) == len(source.parts)
     lookups = read_lookups(source, mapping, sealed, work)
     files = save_lookups(work, mapping, lookups)
     references = required_references(mapping, sealed, of_tool(mapping.tool))

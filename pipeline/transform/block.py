@@ -173,7 +173,8 @@ def observe_unit(transformer: BlockTransformer, unit: Unit) -> int:
 
 def observe_block(transformer: BlockTransformer, task: Task) -> ObservedBlock:
     """Map a block and count everything."""
-    part = transformer.config.parts[task.block.part]
+    mapper = transformer.mapper_of(transformer.config.parts[task.block.part])
+    _asked(mapper)  # from here on they are noted
     events = transformer.transform(task)
     stats = BlockStats(
         events.rows,
@@ -194,7 +195,7 @@ def observe_block(transformer: BlockTransformer, task: Task) -> ObservedBlock:
         unsafe_of(events),
         Cost(),
     )
-    tables = _tables(transformer.config, events, task.number) | _asked(transformer.mapper_of(part))
+    tables = _tables(transformer.config, events, task.number) | _asked(mapper)
     return ObservedBlock(stats, stage(events), tables)
 
 

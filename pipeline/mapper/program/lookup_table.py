@@ -47,21 +47,22 @@ def in_memory(table: Mapping[str, str], name: str) -> Mapping[str, str]:
 
 
 class AskedTable(Mapping[str, str]):
-    """A table whose rows belong to rows of the export. It notes which of its keys were looked up, which decides
-    nothing: `take_asked` returns the xxh3-64 of these `stored_key`s, and forgets them."""
+    """A table whose rows belong to rows of the export. `take_asked` returns the xxh3-64 of the `stored_key`s that were
+    found since the last call, and before the first call none are noted. They decide nothing."""
 
     def __init__(self, name: str, table: Mapping[str, str]) -> None:
         self._name, self._table = name, table
-        self._asked: set[str] = set()
+        self._asked: set[str] | None = None
 
     def __getitem__(self, key: str) -> str:
         found = self._table[key]
-        self._asked.add(key)
+        if self._asked is not None:
+            self._asked.add(key)
         return found
 
     def take_asked(self) -> list[int]:
-        asked = [xxhash.xxh3_64_intdigest(stored_key(self._name, key)) for key in self._asked]
-        self._asked.clear()
+        asked = [xxhash.xxh3_64_intdigest(stored_key(self._name, key)) for key in self._asked or ()]
+        self._asked = set()
         return asked
 
     def __iter__(self) -> Iterator[str]:
