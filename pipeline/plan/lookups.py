@@ -158,12 +158,11 @@ class _Reader:
         """What reads a row's value as it is in an entry: text, or JSON if the entry is an object or a list."""
         if lookup.values:
             return partial(_object_at, lookup.values)
+        if lookup.list == ("*",):
+            keys = {path.removeprefix("/") for path in lookup.key}
+            return lambda row: _object_at([path for path in map(path_of, row) if path[1:] not in keys], row)
         if lookup.list:
-            keys = {path_steps(path)[0] for path in lookup.key}
-            every = lookup.list == ("*",)
-            return lambda row: _object_at(
-                [path_of(one) for one in row if one not in keys] if every else lookup.list, row
-            )
+            return partial(_object_at, lookup.list)
         readers = [self._computed(call, counts) for call in lookup.value]
 
         def read(row: Record) -> str | None:

@@ -55,6 +55,8 @@ class Builder:
         self._defined: dict[str, Value] = {}
         for name, call in mapping.define.items():
             self._defined[name] = self.present(call)
+        for call in (call for lookup in mapping.lookup_files.values() for call in lookup.value):
+            self.value(call)  # only for its errors: it reads other rows
 
     # --- values and conditions
 
