@@ -66,6 +66,7 @@ class _FileCounts(msgspec.Struct):
     rows: int = 0
     entries: int = 0
     without: int = 0
+    unread: int = 0
     broken: str = ""
     doubtful: int = 0
     doubt: str = ""
@@ -134,6 +135,7 @@ class _Reader:
             for row in read_rows(part, block, observe=False):
                 counts.rows += 1
                 if isinstance(row, BrokenRow):
+                    counts.unread += 1
                     counts.broken = counts.broken or f"row {counts.rows}: {row.detail}"
                     continue
                 key = _text_at(lookup.key, row)
@@ -273,7 +275,8 @@ def _notices(counts: _FileCounts, changes: tuple[int, str]) -> Iterator[tuple[st
     path, table = counts.part.path, counts.table
     yield "lookup_file", path, f"{pluralize(counts.entries, 'entry')} of the table {table!r}"
     if counts.broken:
-        yield "lookup_row", path, f"rows of the table {table!r} cannot be read; the first is {counts.broken}"
+        rows = pluralize(counts.unread, "row")
+        yield "lookup_row", path, f"{rows} of the table {table!r} cannot be read; the first is {counts.broken}"
     if counts.without:
         rows = pluralize(counts.without, "row")
         yield "lookup_row", path, f"{rows} without {_wanted(counts.lookup)} for the table {table!r}"
