@@ -112,6 +112,16 @@ class Database:
         finally:
             cursor.close()
 
+    def save(self, sql: str, path: Path) -> None:
+        """Write a large result to an Arrow file that `read_batches` reads back in its order."""
+        cursor = self._connection.cursor()
+        try:
+            with ctrl_c.as_keyboard_interrupt():
+                reader = cursor.sql(sql).to_arrow_reader(ROWS_AT_ONCE)
+                write_batches(reader, reader.schema, path)
+        finally:
+            cursor.close()
+
     def tuples(self, sql: str, at_once: int = ROWS_AT_ONCE) -> Iterator[Any]:
         """The rows of a large result, one by one."""
         for batch in self.stream(sql, at_once):
@@ -145,6 +155,10 @@ def release_memory() -> None:
 
 def texts(values: Sequence[str]) -> pa.Array:
     return _buffered([value.encode() for value in values], pa.string())
+
+
+def binaries(values: Sequence[bytes]) -> pa.Array:
+    return _buffered(values, pa.binary())
 
 
 def numbers(values: Sequence[int] | NDArray[Any], kind: type[np.generic] | np.dtype[Any] = np.int64) -> pa.Array:

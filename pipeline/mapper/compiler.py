@@ -29,13 +29,14 @@ from pipeline.mapper.codegen import groups, row_kinds, runtime
 from pipeline.mapper.codegen.row_kinds import NativeRows, NotNative, PythonRows, map_dicts
 from pipeline.mapper.codegen.steps import StepEmitter
 from pipeline.mapper.language.parsed import place_of
-from pipeline.mapper.language.sections import Mapping
+from pipeline.mapper.language.sections import Call, Clock, Ids, Mapping, Properties
 from pipeline.mapper.own_code import Cost, OwnCodeRunner, load
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
 from pipeline.mapper.program.builder import HASH_KEY, NO_TABLES, Builder, Tables, namespace_of
 from pipeline.mapper.program.functions import LAYOUTS, decode_row, layout_of
 from pipeline.mapper.program.operations import Program
+from pipeline.mapper.program.references import definitions_for
 from pipeline.models import MapperResult, SealedOptions
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import BadTime, format_utc, read_iso, read_iso_or_date
@@ -102,6 +103,23 @@ def compile_mapping(
 
 
 compile = compile_mapping
+
+
+def compile_value(mapping: Mapping, options: SealedOptions, call: Call) -> Callable[[Record], MapperResult]:
+    """A function that computes a value from rows that are not rows of the export, such as those of a lookup file: it
+    returns an event whose property `value` it is, or a reject. Raises MappingError as `compile_mapping` does."""
+
+    def fixed(text: str) -> Call:
+        return Call("const", {"const": text}, call.place)
+
+    alone = Mapping(
+        tool=mapping.tool, title="", settings=mapping.settings, tables=mapping.tables, blanks=mapping.blanks,
+        define=definitions_for(call, mapping), event=fixed("row"), distinct_id=Ids(first=(fixed("row"),)),
+        time=(Clock(source=fixed("1970-01-01T00:00:00Z")),), properties=Properties(rest="drop", set={"value": call}),
+        file=mapping.file,
+    )  # fmt: skip
+    map_row = compile_mapping(alone, options, for_members=False).map_row
+    return lambda row: map_row({**row})  # type: ignore[return-value]
 
 
 def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_members: bool) -> Mapper:
@@ -213,7 +231,7 @@ def decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
             if scan is not None:
                 scan.row(names)
             return models.RejectReason("bad_value", str(error))
-        if len(rows) == 1 and not isinstance(rows[0], models.RejectReason):
+        if len(rows) == 1 and isinstance(rows[0], dict):
             # Returned as it is, so that an event of an ordinary row takes the fast path.
             return map_row(rows[0], scan)
         if len(rows) <= 1:
@@ -222,7 +240,7 @@ def decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
             return rows[0] if rows else models.Skip("empty_row")
         outcomes = models.ItemOutcomes()
         for plain in rows:
-            if not isinstance(plain, models.RejectReason):
+            if isinstance(plain, dict):
                 outcome = map_row(plain, scan)
             else:
                 outcome = plain

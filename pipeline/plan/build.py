@@ -26,6 +26,7 @@ from pipeline.plan.check_rules import unused_acceptances
 from pipeline.plan.checks import CopiedRows, KeyConflicts, PlanFacts, run_checks, verdict_of
 from pipeline.plan.deduplication import Deduplication
 from pipeline.plan.fact_tables import FactTables
+from pipeline.plan.joined_rows import find_unjoined
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
 from pipeline.plan.requests.store import digest_of_requests
@@ -127,6 +128,7 @@ class _PlanBuilder:
             people = self.resolve()
             self.write_daily_counts(daily)
             self.history = read_history(self.tables)
+            self.unjoined = find_unjoined(self.tables, self.request.joined, self.directory)
             self.show_replaced()
             counted = zip(self.source.parts, self.config.parts, digests.of_unchanged(self.step), strict=True)
             parts = [counts.seal(part, digest) for counts, part, digest in counted]
@@ -280,15 +282,9 @@ class _PlanBuilder:
         uses = FieldUses(request.document, self.config.options, request.lookups)
         shown = Shown(request.thresholds.show_values, request.thresholds.show_ids)
         pairs = read_pairs(
-            sample,
-            self.source.rules,
-            self.directory,
-            self.config,
-            request.document,
-            uses,
-            shown,
+            sample, self.source.rules, self.directory, self.config, request.document, uses, shown,
             request.thresholds.pairs,
-        )
+        )  # fmt: skip
         with LinesWriter(self.directory.source_pairs) as writer:
             writer.write_all(pairs)
             self.files["source-pairs.jsonl"] = writer.close()
@@ -343,6 +339,7 @@ class _PlanBuilder:
                     self.duplicates.clashes, self.source_examples.pairs(self.duplicates.clash_examples)
                 ),
                 references=references,
+                unjoined=self.unjoined,
                 people=people,
                 float_ids=self.people.float_ids,
                 zone=zone if getattr(self.mapper, "zone_evidence", False) and rows.mapped else None,

@@ -193,7 +193,8 @@ def prepare_request(
     parts = check_first_rows(source.parts, mapping, sealed)
     if series is not None:
         parts = tuple(replace(part, index=index) for index, part in enumerate(series.only_new(parts)))
-    lookups = read_lookups(source, mapping, work)
+    whole = options.limit is None and replay is None and len(parts) == len(source.parts)
+    lookups = read_lookups(source, mapping, sealed, work)
     files = save_lookups(work, mapping, lookups)
     references = required_references(mapping, sealed, of_tool(mapping.tool))
     config = TransformConfig(
@@ -215,6 +216,8 @@ def prepare_request(
         begin(work, Begun(made_of, sealed.as_of))
     elif stopped.made_of != made_of:
         remove(work)
+        for file in (work.lookup_entries, work.lookup_slots):  # written anew
+            file.unlink(missing_ok=True)
         return prepare_request(source, named, options, directory, work, engine, series, replay)
     engine.configure(config)
     from pipeline.plan.earlier import earlier_links, left_out, plans_beside
@@ -240,6 +243,7 @@ def prepare_request(
         thresholds=options,
         document=mapping,
         lookups=lookups.tables,
+        joined=lookups.files if whole else (),
         references=references,
         notices=[*notices, *lookups.notices, *(replay.notices if replay is not None else ())],
         files=files,

@@ -27,7 +27,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `engine` is started and configured; it is shut down after everything is read. `notices` are (code, file, sentence).
     `files` are the digests of plan files that are already written. `plugins` are what the plan uses from installed
     packages. `document` is the mapping file, None for a mapper written by hand; `lookups` has the entries of its lookup
-    files, and `references` are those that some row should match. `replay` is the earlier plan whose rest is planned.
+    files, and `joined` the table and the path of each of these, by number, if all rows of the export are read.
+    `references` are those that some row should match. `replay` is the earlier plan whose rest is planned.
     """
 
     source: Source
@@ -42,6 +43,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     replay: Replay | None = None
     document: MappingFile | None = None
     lookups: Tables = msgspec.field(default_factory=lambda: NO_TABLES)
+    joined: Sequence[tuple[str, str]] = ()
     references: Sequence[Reference] = ()
     identity_inputs: IdentityInputs = msgspec.field(default_factory=IdentityInputs)
     plugins: Sequence[PluginSeal] = ()

@@ -113,6 +113,8 @@ ADVICE = {
     " missing; --gap DAYS allows fewer days",
     "missing_hours": "export these hours and give their files to the same plan; if the tool writes no file for an hour"
     " without events, nothing is missing",
+    "unjoined_rows": "add the files with the rows that they belong to; if those rows are left out on purpose, nothing"
+    " is missing",
     "missing_parts": "download the parts again; if the program leaves empty parts out, nothing is missing",
     "overlapping_files": "compare rows of both files: a row with the source id of another is left out already, the"
     " other rows are sent. Leave a file out only if the other has all of its rows; rows without a source id are"

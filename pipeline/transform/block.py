@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
 import xxhash
 from msgspec import Raw
 
@@ -22,6 +23,7 @@ from pipeline.extractors import rows as read_rows
 from pipeline.identity.promotion import count_promoted, promoted_by
 from pipeline.mapper.compiler import Mapper
 from pipeline.mapper.own_code import Cost
+from pipeline.mapper.program.lookup_table import AskedTable
 from pipeline.models import Part
 from pipeline.transform.events import Events
 from pipeline.transform.field_counts import FieldCounts
@@ -171,6 +173,8 @@ def observe_unit(transformer: BlockTransformer, unit: Unit) -> int:
 
 def observe_block(transformer: BlockTransformer, task: Task) -> ObservedBlock:
     """Map a block and count everything."""
+    mapper = transformer.mapper_of(transformer.config.parts[task.block.part])
+    _asked(mapper)  # from here on they are noted
     events = transformer.transform(task)
     stats = BlockStats(
         events.rows,
@@ -191,7 +195,22 @@ def observe_block(transformer: BlockTransformer, task: Task) -> ObservedBlock:
         unsafe_of(events),
         Cost(),
     )
-    return ObservedBlock(stats, stage(events), _tables(transformer.config, events, task.number))
+    tables = _tables(transformer.config, events, task.number) | _asked(mapper)
+    return ObservedBlock(stats, stage(events), tables)
+
+
+def _asked(mapper: Mapper) -> dict[str, bytes]:
+    """The keys of joined rows that were looked up since the last call, by their hashes; nothing if there are none."""
+    program = getattr(mapper, "program", None)  # None for a mapper written by hand
+    tables = program.tables.values() if program is not None else ()
+    asked = [key for table in tables if isinstance(table, AskedTable) for key in table.take_asked()]
+    if not asked:
+        return {}
+    import pyarrow as pa
+
+    from pipeline.transform.facts import encode_table, numbers
+
+    return {"asked": encode_table(pa.table({"hash": numbers(np.array(asked, np.uint64), pa.uint64())}))}
 
 
 def _tables(config: TransformConfig, events: Events, number: int) -> dict[str, bytes]:

@@ -3,6 +3,7 @@
     events/00000012.pack       the events of block 12
     facts/00000012.parquet     its facts (`pipeline.transform.facts`)
     pairs/, updates/           what its rows state about people (`pipeline.transform.statements`), if anything
+    asked/                     the keys of joined rows (`pipeline.plan.joined_rows`) that it looks up, if any
     units/00000003             the counts of the blocks that a worker did together, and digests of their files;
                                written after everything else
 
@@ -131,7 +132,7 @@ def uuids_of(events: list[bytes]) -> np.ndarray[tuple[int, int], np.dtype[np.uin
     return np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, 16)
 
 
-TABLES = ("facts", "pairs", "updates", "promoted")
+TABLES = ("facts", "pairs", "updates", "asked", "promoted")
 
 
 def make_folders(folder: Path) -> None:
@@ -182,7 +183,7 @@ def _digests(folder: Path, unit: Unit) -> list[str]:
     """The digest of each file of the unit's blocks, "" for a table that a block does not have."""
     found: list[str] = []
     for task in unit.tasks:
-        tables = [folder / name / f"{task.number:08d}.parquet" for name in ("facts", "pairs", "updates")]
+        tables = [folder / name / f"{task.number:08d}.parquet" for name in TABLES if name != "promoted"]
         for path in (events_file(folder, task.number), *tables):
             found.append(xxhash.xxh3_128_hexdigest(path.read_bytes()) if path.exists() else "")
     return found

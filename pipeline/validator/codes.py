@@ -41,6 +41,7 @@ _OTHERS = (
     # mapping
     Code("unmapped_event", REJECT, "an event name that the mapping does not list"),
     Code("empty_row", SKIP, "the mapping produces no event from the row"),
+    Code("no_time", SKIP, "a column for the time of an event is blank, so that event did not happen"),
     Code("session_event", SKIP, "the tool's own session start or end; the service derives sessions from events"),
     Code("automatic_event", SKIP, "an event that the tool adds by itself, left out by a setting or by the mapping"),
     Code(
@@ -58,7 +59,6 @@ _OTHERS = (
     Code("page_ping", SKIP, "the heartbeat of an open page, left out unless a setting keeps it"),
     Code("spider", SKIP, "an event that the tool attributes to a robot, left out unless a setting keeps it"),
     Code("entity_table", SKIP, "a row of a table of entities, which cannot be joined to its event"),
-    Code("separate_event_data", SKIP, "event data in a separate table, which cannot be joined to its events"),
     Code("aggregate", SKIP, "a sum or a summary over several events, not an event"),
     Code("not_a_person", SKIP, "a row about something other than a person, such as a company"),
     Code("session_recording", SKIP, "a marker of the tool's session recording, not an event"),

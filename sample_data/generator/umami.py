@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -27,6 +26,14 @@ CLIENTS = [
 ]
 PAGES = [("/", "", "Lumen"), ("/preise", "plan=pro%20plus", "Preise – Lumen"), ("/kasse", "", "Kasse")]
 CAMPAIGN = "utm_source=newsletter&utm_medium=email&utm_campaign=spring&gclid=Cj0-1"
+ORDER = (
+    ("revenue", "49.1000", "49.1000", "", 2),
+    ("currency", "EUR", "", "", 1),
+    ("gift", "true", "", "", 3),
+    ("items", '["L-1", "L-2"]', "", "", 5),
+    ("delivered", "2024-04-02T10:00:00.000Z", "", "2024-04-02 10:00:00", 4),
+)
+"""Properties of an order: key, the columns of its value, and its type."""
 IDENTIFIED = (("plan", "pro", "", 1), ("seats", "4.0000", "4.0000", 2), ("vip", "true", "", 3))
 COLUMNS = [
     "website_id",
@@ -69,7 +76,7 @@ COLUMNS = [
 
 
 def events(seed: int = 13) -> list[dict[str, Any]]:
-    """The rows of website_event, in order of time, with the properties of custom events in `event_data`."""
+    """The rows of website_event, in order of time."""
     rng = Random(seed)
     found = []
     for number, client in enumerate(CLIENTS):
@@ -86,9 +93,8 @@ def events(seed: int = 13) -> list[dict[str, Any]]:
                 own |= {"referrer_domain": "lumen.example", "referrer_path": PAGES[step - 1][0]}
             found.append(common | {"event_id": uuid4(rng), "created_at": _text(at, 41 * step)} | own)
         if number % 2:
-            data = {"revenue": 49.1 + number, "currency": "EUR", "gift": number == 3, "items": ["L-1", "L-2"]}
             own = {"url_path": "/kasse", "event_type": 2, "event_name": "Order Completed", "tag": "b"}
-            own |= {"event_id": uuid4(rng), "created_at": _text(at, 140), "event_data": json.dumps(data)}
+            own |= {"event_id": uuid4(rng), "created_at": _text(at, 140)}
             found.append(common | own)
     return sorted(found, key=lambda row: row["created_at"])
 
@@ -105,14 +111,20 @@ def tables(seed: int = 13) -> dict[str, bytes]:
         {name: row[name] for name in ("session_id", "website_id", *COLUMNS[5:13], "distinct_id", "created_at")}
         for row in sessions.values()
     ]
-    data = []
+    data, properties = [], []
+    for row in rows:
+        for key, text, number, moment, kind in ORDER if row["event_type"] == 2 else ():
+            one = {"event_data_id": uuid4(rng), "website_id": WEBSITE, "website_event_id": row["event_id"]}
+            one |= {"data_key": key, "string_value": text, "number_value": number, "date_value": moment}
+            properties.append(one | {"data_type": kind, "created_at": row["created_at"]})
     for row in sessions.values():
         for key, text, number, kind in IDENTIFIED if row["distinct_id"] else ():
             one = {"session_data_id": uuid4(rng), "website_id": WEBSITE, "session_id": row["session_id"]}
             one |= {"data_key": key, "string_value": text, "number_value": number, "date_value": "", "data_type": kind}
             data.append(one | {"distinct_id": row["distinct_id"], "created_at": row["created_at"]})
     return {
-        "website_event": table_text([{"event_data": "", **row} for row in rows]),
+        "website_event": table_text(rows),
+        "event_data": table_text(properties),
         "session": table_text(session),
         "session_data": table_text(data),
     }

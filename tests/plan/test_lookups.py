@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from pipeline.mapper.inspection.cases import run_cases
 from pipeline.mapper.inspection.ineffective import check_mapping
 from pipeline.mapper.language.loader import parse
 from pipeline.options import PlanOptions
-from pipeline.plan import lookup_writer
+from pipeline.plan import joined_rows, lookup_writer
 from pipeline.plan import lookups as plan_lookups
 from pipeline.plan.lookups import load_lookups
 from pipeline.plan.sealed.contents import check_tables
@@ -205,3 +207,105 @@ def test_a_table_too_large_for_memory_has_exact_keys_alone(tmp_path: Path, monke
     mapping["properties"]["set"]["page"]["case"] = "any"
     with pytest.raises(UsageError, match="the table 'pages' has too many entries for `case: any`"):
         planned(tmp_path, export(tmp_path), mapping)
+
+
+ITEMS = {
+    "file": "items*",
+    "key": "/of",
+    "name": "/name",
+    "value": {"type": "number", "of": "/value"},
+    "missing": "notice",
+}
+JOINED: dict[str, Any] = {
+    "format": "backcast.mapping/1", "tool": "acme", "title": "Acme", "lookup_files": {"items": ITEMS},
+    "event": {"const": "seen"}, "distinct_id": ["/who"], "time": {"from": "/at"},
+    "properties": {"rest": "drop", "set": {"items": {"type": "json", "of": {"lookup": "/id", "table": "items"}}}},
+}  # fmt: skip
+
+
+def joined_export(folder: Path, events: int, items: list[dict[str, Any]]) -> Path:
+    """Events with the ids 0, 1, … and their joined rows."""
+    rows = [{"who": "u-1", "at": "2023-01-02T03:04:05Z", "id": number, "pad": "x" * 900} for number in range(events)]
+    return export(folder, hits_jsonl=lines(*rows), items_jsonl=lines(*items), browser_tsv=None, pages__1_jsonl=None)
+
+
+def test_processes_find_the_same_joined_rows(tmp_path: Path) -> None:
+    """Whatever block of the export looks them up, and in whatever process: equal requests, and equal rows without an
+    event."""
+    items = [{"of": number % 9_999, "name": f"n{number % 7}", "value": f"{number}.10"} for number in range(30_000)]
+    source = joined_export(tmp_path, 9_000, items)
+    (tmp_path / "acme.yaml").write_text(json.dumps(JOINED))
+    plans = [
+        plan_export(
+            [str(source)], tmp_path / f"{count}", PlanOptions(mapping=str(tmp_path / "acme.yaml"), workers=count)
+        )
+        for count in (0, 2)
+    ]
+    assert plans[0].blocks > 1
+    assert plans[0].requests == plans[1].requests
+    without = [[gate.detail for gate in plan.gates if gate.name == "unjoined_rows"] for plan in plans]
+    expected = sum(row["of"] >= 9_000 for row in items)
+    text = f"{expected:,} rows of items.jsonl with 999 keys of the table 'items', the first in row 9,001"
+    assert without == [[f"no row of the export looks up {expected:,} rows of joined files: {text}"]] * 2
+
+
+def test_joined_rows_that_cannot_be_used_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that is not a number stays a text; more rows than an event can carry are left out; a row of no event
+    counts only if all rows of the export are read."""
+    monkeypatch.setattr(joined_rows, "MOST_BYTES", 50)
+    items = [
+        {"of": 0, "name": "n", "value": "x"},
+        {"of": 0, "name": "m", "value": "1.10"},
+        {"of": 7, "name": "m", "value": 2},
+    ]
+    items += [{"of": 1, "name": f"{number}", "value": f"{number}"} for number in range(30)]
+    source = joined_export(tmp_path, 2, items)
+    plan = planned(tmp_path, source, JOINED)
+    assert [event["properties"].get("items") for event in events_of(tmp_path / "plan")].count({"n": "x", "m": 1.1}) == 1
+    assert [detail for code, _, detail in plan.notices if code == "lookup_row"] == [
+        "1 value of the table 'items' cannot be converted; the first is row 1: not a number: 'x'",
+        "the rows of 1 key of the table 'items' are left out, because no event can carry so many: 1 (30 rows)",
+    ]
+    assert [gate.count for gate in plan.gates if gate.name == "unjoined_rows"] == [1]
+    options = PlanOptions(mapping=str(tmp_path / "acme.yaml"), workers=0, limit=1)
+    assert plan_export([str(source)], tmp_path / "some", options).gates == []
+
+
+def test_joined_rows_have_exact_keys(tmp_path: Path) -> None:
+    """Another spelling of a key would not be noted as looked up."""
+    mapping = json.loads(json.dumps(JOINED))
+    mapping["properties"]["set"]["items"]["of"]["case"] = "any"
+    with pytest.raises(MappingError, match="joined rows have exact keys"):
+        planned(tmp_path, joined_export(tmp_path, 1, [{"of": 0, "name": "n", "value": 1}]), mapping)
+
+
+def test_a_stopped_plan_reads_its_tables_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps its finished blocks, and what they looked up, if nothing changed; with other joined rows it begins
+    anew."""
+    monkeypatch.setattr(plan_lookups, "MOST_ENTRIES", 0)
+    items = [{"of": number, "name": "n", "value": number} for number in range(251)]
+    source = joined_export(tmp_path, 0, items)
+    for number in range(25):
+        hits = [{"who": f"u-{one}", "at": "2023-01-02T03:04:05Z", "id": number * 10 + one} for one in range(10)]
+        (source / f"hits-{number}.jsonl").write_bytes(lines(*hits))
+    (tmp_path / "acme.yaml").write_text(json.dumps(JOINED))
+    options = PlanOptions(mapping=str(tmp_path / "acme.yaml"), workers=0)
+    found = []
+    for more in ([], [{"of": 0, "name": "m", "value": 1}]):
+        with pytest.raises(KeyboardInterrupt):
+            plan_export([str(source)], tmp_path / "killed", options, progress=partial(stop, tmp_path))
+        assert any((tmp_path / "plan" / "unfinished-plan" / "scratch" / "staged" / "asked").iterdir())
+        (source / "items.jsonl").write_bytes(lines(*items, *more))
+        found.append(plan_export([str(source)], tmp_path / "plan", options))
+        fresh = plan_export([str(source)], tmp_path / "fresh", options)
+        assert (found[-1].requests, found[-1].gates) == (fresh.requests, fresh.gates)
+        assert [gate.count for gate in fresh.gates if gate.name == "unjoined_rows"] == [1]
+    assert found[0].requests != found[1].requests
+
+
+def stop(folder: Path, rows: int, _length: int) -> None:
+    """Keep what a plan that is killed now would leave behind."""
+    if rows > 120:
+        shutil.rmtree(folder / "plan", ignore_errors=True)
+        shutil.copytree(folder / "killed", folder / "plan")
+        raise KeyboardInterrupt

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from pipeline import plan_export
+from pipeline.options import PlanOptions
 from tests.support.drafts import drafted, events_of, log
 
 
@@ -61,3 +63,22 @@ def test_an_impossible_date_hides_no_format(tmp_path: Path, form: str, wrong: st
     draft = drafted(path).text
     assert f"{{from: /gekauft, {spec}" in draft
     assert f"# 1 row of 4 cannot be read so, and would be rejected: '{wrong}'" in draft
+
+
+def test_several_times_of_a_row_may_be_events(tmp_path: Path) -> None:
+    """A comment says how, if no column names the events; an update is not one. A plan of the mapping that it describes
+    has these events."""
+    path = tmp_path / "users.csv"
+    path.write_text(
+        "user_id,created_at,first_paid_at,updated_at\n"
+        "1,2023-01-02T00:00:00Z,2023-01-03T00:00:00Z,2024-01-01T00:00:00Z\n"
+        "2,2023-01-04T00:00:00Z,,2024-01-02T00:00:00Z\n"
+    )
+    decoder = '  decoder: {each_time: {Created: /created_at, "First Paid": /first_paid_at}}\n'
+    assert f"# {decoder}" in drafted(path).text
+    text = drafted(path, answers={"event": "/event"}).text.replace("from: /created_at", "from: /time")
+    (tmp_path / "users.yaml").write_text(decoder.strip() + "\n" + text)
+    plan = plan_export([str(path)], tmp_path / "plan", PlanOptions(mapping=str(tmp_path / "users.yaml"), workers=0))
+    assert plan.names == {"Created": 2, "First Paid": 1}
+    times = {"created_at": "2023-01-02T00:00:00Z", "sold_at": "2023-01-02T00:00:00Z"}
+    assert "each_time" not in drafted(log(tmp_path, [{"event": "A", "user_id": "u", **times}])).text

@@ -6,7 +6,19 @@ from codecs import lookup
 from collections.abc import Mapping as Map
 
 from pipeline.extractors.dialect import KINDS
-from pipeline.mapper.language.kinds import NAMES, TEXT, YES, Character, Choice, Keys, ListOf, TableOf, entry
+from pipeline.mapper.language.kinds import (
+    NAMES,
+    TEXT,
+    VALUES,
+    YES,
+    Call,
+    Character,
+    Choice,
+    Keys,
+    ListOf,
+    TableOf,
+    entry,
+)
 
 
 class Files(Keys):
@@ -91,11 +103,31 @@ class LookupFile(Keys):
         NAMES,
         "the path of the value that a `lookup` looks for, such as /id; if there are several, the first in the row",
     )
-    value: tuple[str, ...] = entry(
-        NAMES, "the path of the value that it finds, such as /name; if there are several, the first in the row", ()
+    name: tuple[str, ...] = entry(
+        NAMES,
+        "the path of the name of a property: the rows with one key together are an object of names and values, as JSON",
+        (),
+    )
+    value: tuple[Call, ...] = entry(
+        VALUES,
+        "the value that it finds: a path such as /name, or another value of these rows; if there are several, the first"
+        " that the row has",
+        (),
     )
     values: tuple[str, ...] = entry(
         NAMES, "or the paths of several values: it finds a JSON object of those in the row", ()
+    )
+    list: tuple[str, ...] = entry(
+        NAMES,
+        "or all rows with one key, as a JSON list of objects of the values at these paths; * for all columns but those"
+        " of `key`",
+        (),
+    )
+    joined: str = entry(
+        YES,
+        "whether these rows belong to rows of the export, so that a plan counts those whose key no row looks up; always"
+        " with `name` or `list`; no if left out",
+        "no",
     )
     columns: tuple[str, ...] = entry(
         NAMES, "the columns of delimited files without a header; `files` says how these are written", ()
@@ -107,3 +139,8 @@ class LookupFile(Keys):
         " notice and the table is empty",
         "stop",
     )
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether every row of these files belongs to a row of the export."""
+        return self.joined == "yes" or bool(self.name or self.list)

@@ -349,7 +349,7 @@ class Mapping(Keys):
     )
     tables: Map[str, Map[str, str]] = entry(TableOf(TEXTS), "lookup tables, by name", dict)
     lookup_files: Map[str, LookupFile] = entry(
-        TableOf(section("lookup file", LookupFile, either=(("value",), ("values",)))),
+        TableOf(section("lookup file", LookupFile, either=(("value",), ("name", "value"), ("values",), ("list",)))),
         "lookup tables whose entries are rows of other files of the export, by name",
         dict,
     )

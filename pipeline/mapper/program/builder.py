@@ -19,7 +19,7 @@ from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
 from pipeline.mapper.program.blanks import blanks_of_opened, leave_out_blanks
 from pipeline.mapper.program.expressions import Condition, Missing, NamedValues, Value, Variable
-from pipeline.mapper.program.lookup_table import StoredTable, in_memory
+from pipeline.mapper.program.lookup_table import AskedTable, StoredTable, in_memory
 from pipeline.mapper.program.operations import Let, Program, Step
 from pipeline.mapper.program.references import definition_of, path_steps, references_in
 from pipeline.mapper.program.renaming import in_order, kept_properties, opened_object, rename_properties, unread_columns
@@ -47,13 +47,18 @@ class Builder:
         self.loaders = leaves_out(options.settings)
         self.tables: dict[str, Map[str, str]] = {}
         self._mapping = mapping
-        self._tables = {**mapping.tables, **{name: lookups.get(name, {}) for name in mapping.lookup_files}}
+        self._tables = {**mapping.tables}
+        for name, lookup in mapping.lookup_files.items():
+            entries = lookups.get(name, {})
+            self._tables[name] = AskedTable(name, entries) if lookup.is_joined else entries
         self.flat = mapping.properties.open is None
         self._variables = 0
         self._blanks = leave_out_blanks(mapping)
         self._defined: dict[str, Value] = {}
         for name, call in mapping.define.items():
             self._defined[name] = self.present(call)
+        for call in (call for lookup in mapping.lookup_files.values() for call in lookup.value):
+            self.value(call)  # only for its errors: it reads other rows
 
     # --- values and conditions
 
@@ -120,9 +125,11 @@ class Builder:
                 raise call.place.error(f"unknown table {name!r}", known)
         else:
             name = f"line {call.place.line}, column {call.place.column}"
+        if any_case and isinstance(table, AskedTable):
+            raise call.place.error("joined rows have exact keys, so `case: any` does nothing", "leave `case` out")
         if any_case:
             name, table = f"{name} in lower case", {old.lower(): new for old, new in in_memory(table, name).items()}
-        self.tables[name] = table if isinstance(table, StoredTable) else dict(table)
+        self.tables[name] = table if isinstance(table, StoredTable | AskedTable) else dict(table)
         return name
 
     def purpose(self, purpose: str) -> str:

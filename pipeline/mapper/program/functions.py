@@ -3,7 +3,7 @@ it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ import msgspec
 from pipeline.mapper.language.kinds import YES, Call, Field, ListOf, decoder, value
 from pipeline.mapper.program import operations as program
 from pipeline.mapper.program.expressions import Apply, Constant, Value
-from pipeline.models import Layout, RejectReason
+from pipeline.models import Layout, RejectReason, Skip
 from pipeline.values import Record
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,7 +32,7 @@ FUNCTIONS: dict[str, Function] = {}
 """By name: the functions that `expressions.Apply` may call."""
 MOST_OBJECTS = 16
 """The limit of `native.Cells`."""
-DECODERS: dict[str, Callable[..., list[Record | RejectReason]]] = {}
+DECODERS: dict[str, Callable[..., list[Record | RejectReason | Skip]]] = {}
 """By name: the decoders that `program.Decode` may call, with a row and the arguments. They may change the row."""
 LAYOUTS: dict[str, Callable[..., Layout | None]] = {}
 """By a decoder's name: the layout that it gives every row of a table, from the table's columns and its arguments."""
@@ -68,8 +68,9 @@ def computed(
     return declare
 
 
-def decode_row(decode: program.Decode, row: Record) -> list[Record | RejectReason]:
-    """The plain rows made from a row, which may be changed, and a reject for each bad item. Raises BadValue."""
+def decode_row(decode: program.Decode, row: Record) -> list[Record | RejectReason | Skip]:
+    """The plain rows made from a row, which may be changed, a reject for each bad item, and a skip for each that is
+    left out. Raises BadValue."""
     return DECODERS[decode.decoder](row, *decode.arguments)
 
 
@@ -86,9 +87,9 @@ def decodes(name: str, help: str, **arguments: Field) -> Callable[[F], F]:
         given = {argument: field for argument, field in arguments.items() if field.kind != YES}
 
         def build(_builder: Any, verb: Call) -> program.Decode:
-            return program.Decode(
-                call.__name__, tuple(verb.arguments.get(argument, field.default) for argument, field in given.items())
-            )
+            values = (verb.arguments.get(argument, field.default) for argument, field in given.items())
+            arguments = tuple(tuple(one.items()) if isinstance(one, Mapping) else one for one in values)
+            return program.Decode(call.__name__, arguments)
 
         decoder(name, help, **arguments)(build)
         return decoding(call)

@@ -46,6 +46,32 @@ def in_memory(table: Mapping[str, str], name: str) -> Mapping[str, str]:
     )
 
 
+class AskedTable(Mapping[str, str]):
+    """A table whose rows belong to rows of the export. `take_asked` returns the xxh3-64 of the `stored_key`s that were
+    found since the last call, and before the first call none are noted. They decide nothing."""
+
+    def __init__(self, name: str, table: Mapping[str, str]) -> None:
+        self._name, self._table = name, table
+        self._asked: set[str] | None = None
+
+    def __getitem__(self, key: str) -> str:
+        found = self._table[key]
+        if self._asked is not None:
+            self._asked.add(key)
+        return found
+
+    def take_asked(self) -> list[int]:
+        asked = [xxhash.xxh3_64_intdigest(stored_key(self._name, key)) for key in self._asked or ()]
+        self._asked = set()
+        return asked
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+
 class StoredTable(Mapping[str, str]):
     """The table with this name in the files of a folder. Another process opens them again."""
 

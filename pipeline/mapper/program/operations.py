@@ -337,7 +337,7 @@ class Decode(Operation, frozen=True):
     """What turns one odd row into plain rows, before any step sees them: a named decoder and its arguments."""
 
     decoder: str
-    arguments: tuple[str | bool | tuple[str, ...], ...]
+    arguments: tuple[str | bool | tuple[str, ...] | tuple[tuple[str, str], ...], ...]
 
 
 class Program(Operation, frozen=True):

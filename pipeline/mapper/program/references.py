@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as Map
+from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
 """A reference in a template, a doubled brace, or a single one, which is an error."""
 
 
+@lru_cache(4_096)
 def path_steps(reference: str) -> tuple[str, ...]:
     """The names in a path, the column first."""
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in reference.removeprefix("/").split("/"))
@@ -86,6 +88,21 @@ def calls_in(part: object) -> Iterator[Call]:
 def references_in(part: object) -> set[str]:
     """The references in a part of a mapping, except those in templates."""
     return {call.arguments["ref"] for call in calls_in(part) if call.verb == "ref"}
+
+
+def definitions_for(part: object, mapping: Mapping) -> dict[str, Call]:
+    """The definitions that a part of a mapping needs, in their order."""
+
+    def named(part: object) -> Iterator[str | None]:
+        for call in calls_in(part):
+            for text in (call.arguments.get("ref", ""), *holes_of(call.arguments.get("template", ""))):
+                yield definition_of(text, mapping)
+
+    needed = {*named(part)}
+    for name in reversed([*mapping.define]):  # a definition uses only those above it
+        if name in needed:
+            needed.update(named(mapping.define[name]))
+    return {name: call for name, call in mapping.define.items() if name in needed}
 
 
 def holes_of(template: str) -> list[str]:
@@ -180,6 +197,9 @@ class _Finder:
             if section not in _APART:
                 self._values(getattr(mapping, section))
         self._named()
+        if mapping.decoder is not None and mapping.decoder.verb == "each_time":
+            columns = (f"/{path.removeprefix('/')}" for path in mapping.decoder.arguments["each_time"].values())
+            self._values(tuple(Call("ref", {"ref": column}, mapping.decoder.place) for column in columns))
 
     # -- references with a slot
 
@@ -328,11 +348,11 @@ class _Finder:
 _APART = frozenset(
     (
         "tool", "title", "event", "distinct_id", "time", "received", "recognise", "settings", "tables", "decoder",
-        "table_from_path", "files", "unlisted", "uuid", "key", "persons", "python", "cases",
-        "file", "text", "code", "verbs",
+        "table_from_path", "files", "lookup_files", "unlisted", "uuid", "key", "persons", "python",
+        "cases", "file", "text", "code", "verbs",
     )
 )  # fmt: skip
-"""Sections without references to a column, or whose references are added with a slot."""
+"""Sections without references to a column of the export's rows, or whose references are added with a slot."""
 
 
 class NamedColumns(msgspec.Struct, frozen=True):

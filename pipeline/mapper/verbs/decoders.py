@@ -13,11 +13,12 @@ from functools import lru_cache
 from msgspec import Raw
 
 from pipeline import values
-from pipeline.mapper.codegen.runtime import encode
-from pipeline.mapper.language.kinds import NAMES, TEXT, YES, Field
+from pipeline.mapper.codegen.runtime import encode, member_at
+from pipeline.mapper.language.kinds import NAMES, TEXT, TEXTS, YES, Field
 from pipeline.mapper.loader_columns import RAW, is_loader_column
 from pipeline.mapper.program.functions import decodes, of_table, only_with
-from pipeline.models import Layout, RejectReason
+from pipeline.mapper.program.references import path_steps
+from pipeline.models import Layout, RejectReason, Skip
 from pipeline.values import BadValue, Record
 
 
@@ -47,6 +48,35 @@ def exploded(row: Record, column: str, prefix: str) -> list[Record | RejectReaso
                 values.put(record, name, shared[name])
             records.append(record)
     return records
+
+
+NO_TIME = Skip("no_time")
+
+
+@decodes(
+    "each_time",
+    "one row for each column with a time, with all columns of the row: the column's name in this table becomes the"
+    " column `event`, and its time the column `time`. A blank time makes no row; a wrong one is rejected by itself",
+    each_time=Field(
+        TEXTS, "name: column. Add new names at the end, because the place of a name is part of its events' uuids", True
+    ),
+)
+def events_of_times(row: Record, times: tuple[tuple[str, str], ...]) -> list[Record | RejectReason | Skip]:
+    """A row for each time; NO_TIME for a missing one, so that the others keep their places."""
+    found: list[Record | RejectReason | Skip] = []
+    for name, path in times:
+        column, *steps = path_steps(path)
+        time = row.get(column)
+        for step in steps:
+            time = member_at(time, step)
+        if values.is_absent(time) or not (values.text(time) or "").strip():
+            found.append(NO_TIME)
+            continue
+        record: Record = {"event": name, "time": time}
+        for other, value in row.items():
+            values.put(record, other, value)
+        found.append(record)
+    return found
 
 
 @decodes(

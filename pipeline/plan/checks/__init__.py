@@ -35,6 +35,7 @@ from pipeline.plan.statistics.unmatched import MissingReferences
 from pipeline.plan.zone import ZoneVerdict
 
 if TYPE_CHECKING:
+    from pipeline.plan.joined_rows import Unjoined
     from pipeline.plan.replay import ReplayFacts
     from pipeline.plan.scope import ScopeUsage
 
@@ -105,10 +106,10 @@ class PlanFacts:
     `unconverted` counts, by their code, the values that stop the plan because they cannot be converted, with the first.
     `drift` has the properties by month, `unsafe` counts the events with large integers by event name and property, with
     the place of the first, and `row_at` gives the file and row of a place in words. `activity` shows how the events of
-    each person follow each other. `copies` counts the rows that are duplicates, by the path of their file. `thresholds`
-    are the options that set limits for checks. `tracking` compares the events with a tracking plan. `replay` says which
-    events of the earlier plan a replay found again. `scope` compares the event names with the table of --scope, None
-    without one.
+    each person follow each other. `copies` counts the rows that are duplicates, by the path of their file; `unjoined`
+    are the joined rows that no row of the export looks up. `thresholds` are the options that set limits for checks.
+    `tracking` compares the events with a tracking plan. `replay` says which events of the earlier plan a replay found
+    again. `scope` compares the event names with the table of --scope, None without one.
     """
 
     rows: RowCounts
@@ -136,6 +137,7 @@ class PlanFacts:
     unconverted: Mapping[str, tuple[int, Example]] = field(default_factory=dict)
     row_at: Callable[[int], str] = str
     copies: Mapping[str, CopiedRows] = field(default_factory=dict)
+    unjoined: Sequence[Unjoined] = ()
     history: History = field(default_factory=History)
     hours: HourHistory = field(default_factory=HourHistory)
     activity: Activity = field(default_factory=Activity)

@@ -111,6 +111,20 @@ def _usual(series: Series, runs: list[Dated]) -> list[int]:
     return [int(some.sum()) for some in np.split(usual, ends[:-1])]
 
 
+@check("unjoined_rows", "warning")
+def unjoined_rows(facts: PlanFacts) -> Finding | None:
+    """Rows that belong to rows of the export have a key that no row of it looks up."""
+    rows = sum(one.rows for one in facts.unjoined)
+    return finding_of(
+        f"no row of the export looks up {pluralize(rows, 'row')} of joined files",
+        [
+            f"{pluralize(one.rows, 'row')} of {printable(one.path, 80)} with {pluralize(one.keys, 'key')} of the table"
+            f" {one.table!r}, the first in row {one.first:,}"
+            for one in facts.unjoined
+        ],
+    )
+
+
 @check("missing_parts", "notice")
 def missing_parts_of_files(facts: PlanFacts) -> Finding | None:
     """The numbers of parts in file names skip some."""

@@ -122,6 +122,10 @@ class Directory:
     """What workers make of the export's blocks (`pipeline.transform.staged`)."""
     block_facts = _File("scratch/staged/facts")
     """The facts of each block (`pipeline.transform.facts`), next to the tables of what its rows state."""
+    asked = _File("scratch/staged/asked")
+    """The keys of joined rows that each block looks up."""
+    joined_keys = _File("scratch/joined-keys")
+    """All keys of joined rows (`pipeline.plan.joined_rows`)."""
 
     @property
     def name(self) -> str:

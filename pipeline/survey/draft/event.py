@@ -9,6 +9,7 @@ from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without, some_rows_have
 from pipeline.survey.roles.events import events_in, is_category
 from pipeline.survey.roles.properties import renames_in
+from pipeline.survey.roles.times import LATER_WORDS
 from pipeline.text import pluralize
 
 _PAGES = re.compile(r"page_?views?|pages?|views?", re.IGNORECASE)
@@ -38,7 +39,7 @@ def event_section(known: Decisions) -> str:
         text, lines = known.choose(Choice("event", question, tuple(options[:MOST_OPTIONS]), free="column"))
         best = next((column for column in known.others if known.ref(column) == text), None)
         if best is None:
-            return "\n".join(["", *lines, f"event: {text}"])
+            return "\n".join(["", *_each_time(known), *lines, f"event: {text}"])
     known.dropped.append(best.steps)
     text = known.ref(best)
     if missing := rows_without(best):
@@ -54,6 +55,21 @@ def event_section(known: Decisions) -> str:
             lines += comments
         text = f"{{first: [{text}, {fallback}]}}"
     return "\n".join(["", *lines, f"event: {text}", *_rules(best)])
+
+
+def _each_time(known: Decisions) -> list[str]:
+    """Comments on how each column with a time becomes an event, if there are several."""
+    times = [one.column for one in known.clocks if one.known and not LATER_WORDS.search(one.column.name)]
+    if len(times) < 2:
+        return []
+    named = {re.sub(r"_(at|on|date|time)$", "", one.name).replace("_", " ").title(): known.ref(one) for one in times}
+    lines = [
+        f"{len(times)} columns have times. If each is an event of its own (signed up, paid, left), write:",
+        f"  decoder: {{each_time: {{{', '.join(f'{scalar(name)}: {ref}' for name, ref in named.items())}}}}}",
+        "  event: /event",
+        "and below, `from: /time` in `time` and /event in `key`, such as key: {of: [/id, /event], needs: /id}",
+    ]
+    return list(map(comment, lines))
 
 
 def _constant(known: Decisions) -> str:

@@ -20,7 +20,7 @@ _TIME_WORDS = re.compile(
     rf"time|date|tstamp|when|moment|(?:^|_)(?:ts|at|on|am|created|added|logged|msec)(?:_|$)|{TIMES}"
 )
 _START_WORDS = re.compile(r"first|start|begin|created|occurred|ordered|placed")
-_LATER_WORDS = re.compile(
+LATER_WORDS = re.compile(
     rf"last|end|updat|modif|sent|receiv|process|load|expire|due|delet|synced|import|export|birth|join|{LATER}"
 )
 _RECEIVED = (
@@ -45,7 +45,7 @@ def clocks_in(columns: Iterable[Column]) -> list[TimeColumn]:
     usual = named(found, _TIME)
     suggested = sorted(
         (column for column in found if _TIME_WORDS.search(column.name)),
-        key=lambda one: (bool(_LATER_WORDS.search(one.name)), not _START_WORDS.search(one.name), one.blank),
+        key=lambda one: (bool(LATER_WORDS.search(one.name)), not _START_WORDS.search(one.name), one.blank),
     )
     # In columns without such a name, numbers that look like times are more often ids.
     others = sorted(found, key=lambda one: (one.name in _RECEIVED, one.share(*INTEGER) > MOSTLY, one.blank))
