@@ -185,10 +185,13 @@ def survivors(rows: Iterable[Row]) -> list[Row]:
     """If several of Segment's calls have one messageId, the one received last is kept; the others have no effect
     (design §6).
 
-    An alias of an id to itself is left out (`incomplete_merge`) and takes no part.
+    An alias of an id to itself, or of a placeholder, is left out (`incomplete_merge`) and takes no part.
     """
     by_key: dict[object, Row] = {}
-    for row in (one for one in rows if one.get("previousId", "") != one.get("userId")):
+    for row in rows:
+        ids = {usable(row[name]) for name in ("userId", "previousId") if row.get("type") == "alias"}
+        if ids and (len(ids) < 2 or "" in ids):
+            continue
         key = row.get("messageId", id(row))
         if key not in by_key or row["receivedAt"] > by_key[key]["receivedAt"]:
             by_key[key] = row
