@@ -69,7 +69,7 @@ def write_scope(sources: Sequence[str], options: SurveyOptions) -> int:
         sealed = SealedOptions(0, zones=(("UTC", ""),), settings=dict(options.settings))
         sealed, _ = detect_settings(source.parts, mapping, sealed)
         seen: dict[str, list[int]] = {}  # rows, first and last in microseconds
-        tables = read_lookups(source, mapping, work).tables
+        tables = read_lookups(source, mapping, sealed, work).tables
         for part in check_first_rows(source.parts, mapping, sealed):
             settings = {**sealed.settings, "table": part.table} if part.table else sealed.settings
             mapper = compile_mapping(mapping, replace(sealed, settings=settings), tables, for_members=False)
