@@ -147,8 +147,11 @@ _COMMANDS: dict[str, Callable[[Finding, Plan, str], str]] = {
 }
 _CHAPTERS = {
     "Rejected rows": ("max_rejects", "rejects", "rounded_value", "cut_off"),
-    "Time zone": ("zone", "zone_not_confirmed", "night_by_day", "clock_jump", "clock_change"),
-    "Warnings": ("ambiguous_time", "nonexistent_time", "warnings", "unsafe_integer"),
+    "Time zone": (
+        "zone", "zone_not_confirmed", "night_by_day", "clock_jump", "clock_change", "ambiguous_time",
+        "nonexistent_time",
+    ),
+    "Warnings": ("warnings", "unsafe_integer"),
     "Merged identities": ("merge_approval", "merges", "joined_users", "shared_devices", "resolved_share"),
     "Groups": ("group_types", "anonymous_groups"),
     "Profile updates": ("not_in_time_order",),
