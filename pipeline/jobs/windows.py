@@ -46,7 +46,7 @@ from pipeline.rehearsal import rehearse
 from pipeline.report.machine import write_report
 from pipeline.report.rejects import refusal
 from pipeline.report.state import check_rehearsed, read_status
-from pipeline.text import are, pluralize
+from pipeline.text import are, pluralize, some_of
 from pipeline.timestamps import SECOND
 
 if TYPE_CHECKING:
@@ -184,10 +184,8 @@ class WindowRunner:
 
     def _apply_rule(self, rule: str, window: Window, arrivals: Arrivals, noticed: str = "") -> None:
         """Do what the rule says about files of a finished window that were exported again."""
-        names = ", ".join(name_of(file, "", self.job.folder) for file in arrivals.files[:MOST_NAMED])
-        if len(arrivals.files) > MOST_NAMED:
-            names += f" and {len(arrivals.files) - MOST_NAMED} more"
-        detail = f"{EXPORTED_AGAIN}: {names}"
+        names = [name_of(file, "", self.job.folder) for file in arrivals.files]
+        detail = f"{EXPORTED_AGAIN}: {some_of(names, MOST_NAMED)}"
         if rule != "ignore":
             self._plan(window, arrivals.files, again=detail if rule == "stop" else "")
             if rule == "send-new":

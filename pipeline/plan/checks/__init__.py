@@ -33,6 +33,7 @@ from pipeline.plan.statistics.history import History
 from pipeline.plan.statistics.hours import HourHistory
 from pipeline.plan.statistics.unmatched import MissingReferences
 from pipeline.plan.zone import ZoneVerdict
+from pipeline.text import some_of
 
 if TYPE_CHECKING:
     from pipeline.plan.replay import ReplayFacts
@@ -182,8 +183,7 @@ def finding_of(
     unless `level` is given.
     """
     count = len(examples) if count is None else count
-    more = f"; and {count - most:,} more" if count > most else ""
-    return stated(f"{sentence}: {'; '.join(examples[:most])}{more}", count, examples, level)
+    return stated(f"{sentence}: {some_of(examples, most, '; ', count=count)}", count, examples, level)
 
 
 def found_in_values(facts: PlanFacts, sentence: str, examples: Sequence[str]) -> Finding | None:
