@@ -335,7 +335,7 @@ def sending_rate(found: SendingRate, plan: str) -> MeasuredRate | None:
     return MeasuredRate(sum(found.settled.values()) / seconds, "sent", plan, sum(found.failed.values()))
 
 
-def rehearsal_rate(run: ApplyResult | _Run | None, plan: str) -> MeasuredRate | None:
+def rehearsal_rate(run: ApplyResult | None, plan: str) -> MeasuredRate | None:
     """Events by the time that a rehearsal took; None without one."""
     return MeasuredRate(run.events.made / run.seconds, "rehearsed", plan) if run is not None and run.seconds else None
 
@@ -352,19 +352,10 @@ class _Head(msgspec.Struct):
     target: str = ""
 
 
-class _Sent(msgspec.Struct):
-    made: int = 0
-
-
-class _Run(msgspec.Struct):
-    seconds: float = 0
-    events: _Sent = msgspec.field(default_factory=_Sent)
-
-
 class _Rehearsed(msgspec.Struct):
     """What the rate of an earlier plan needs of its report, whatever else that has."""
 
-    rehearsal: _Run | None = None
+    rehearsal: ApplyResult | None = None
 
 
 def earlier_rate(directory: Directory, target: str) -> MeasuredRate | None:

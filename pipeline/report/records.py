@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -22,6 +22,7 @@ from pipeline.files import private, sync_folder, write_atomically
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.text import printable
+from pipeline.timestamps import utc_now
 
 if TYPE_CHECKING:
     from pipeline.preflight.run import Preflight
@@ -107,8 +108,7 @@ def read_preflight(directory: Directory) -> PreflightResult | None:
 def write_preflight(directory: Directory, digest: str, to: str, most: str, preflight: Preflight) -> None:
     """Record a preflight. Raises OSError."""
     checks = list(preflight.checks)
-    at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    result = PreflightResult(digest=digest, to=to, project=preflight.project_id, at=at, most=most, checks=checks)
+    result = PreflightResult(digest=digest, to=to, project=preflight.project_id, at=utc_now(), most=most, checks=checks)
     write_record(directory.preflight, result)
 
 
