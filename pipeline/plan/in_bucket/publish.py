@@ -15,7 +15,7 @@ import msgspec
 
 from pipeline import storage
 from pipeline.errors import BackcastError, BrokenLedger, Busy, UsageError
-from pipeline.files import private
+from pipeline.files import private, write_json
 from pipeline.ledger import read_marker
 from pipeline.plan.in_bucket.publication import (
     MARK,
@@ -41,7 +41,6 @@ from pipeline.plan.in_bucket.working_copy import (
     origin_of,
     sealed_in,
     upload_results,
-    write_origin,
 )
 from pipeline.plan.sealed.directory import Directory, digest_file
 from pipeline.timestamps import utc_now
@@ -136,7 +135,7 @@ def _publish(directory: Directory, before: Latest) -> None:
             if found is None or found.folder != folder:
                 storage.remove(list(storage.below(f"{url}/{folder}")))
         raise
-    write_origin(directory, origin)
+    write_json(directory.bucket, origin)
 
 
 def claim(directory: Directory) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from pipeline.errors import UnsafePlan, UsageError
 from pipeline.extractors.plan_detection import is_plan
-from pipeline.files import write_atomically
+from pipeline.files import write_json
 from pipeline.identity.summary import MergeSummary
 from pipeline.ledger import is_locked
 from pipeline.models import Dialect, Finding, OwnCode, Part, SealedOptions
@@ -350,8 +350,7 @@ def _sha256(plan: Plan) -> str:
 
 def save(directory: Directory, plan: Plan) -> None:
     """Write plan.json, the last file of a plan to appear."""
-    text = msgspec.json.format(msgspec.json.encode(plan), indent=1)
-    write_atomically(directory.plan, text + b"\n")
+    write_json(directory.plan, plan)
 
 
 def load(directory: Directory) -> Plan:

@@ -148,10 +148,7 @@ def first_screen(report: Report) -> FirstScreen:
 
 def _tool(plan: Plan) -> str:
     """The tool by the name that its makers use, if the title of the mapping begins with it: `Google Analytics 4`.
-    Otherwise the title of the mapping; for a table whose columns the command line names, its file.
-
-    Else the title of the mapping; and of a table whose columns the command line names, its file.
-    """
+    Otherwise the title of the mapping; for a table whose columns the command line names, its file."""
     if plan.tool == GENERIC:
         files = {as_name(part.file) for part in plan.parts}
         return files.pop().rsplit("/", 1)[-1] if len(files) == 1 else f"your own tables ({len(files):,} files)"
