@@ -19,7 +19,7 @@ from pipeline.plan.samples.source_pairs import SourcePair, SourcePairs
 from pipeline.plan.sealed.contents import planned_days, sealed_lines
 from pipeline.plan.sealed.directory import PHASES, Directory
 from pipeline.plan.sealed.discarded import discarded_of
-from pipeline.plan.sealed.manifest import FORMAT, Example, Plan
+from pipeline.plan.sealed.manifest import FORMAT, Example, Plan, PlanHead, read_head
 from pipeline.report.records import (
     PausedFunction,
     PreflightResult,
@@ -347,11 +347,6 @@ def _active(settled: Mapping[int, int]) -> int:
     return len(times[:1]) + sum(step if step <= _PAUSE else 1 for step in steps)
 
 
-class _Head(msgspec.Struct):
-    format: str = ""
-    target: str = ""
-
-
 class _Rehearsed(msgspec.Struct):
     """What the rate of an earlier plan needs of its report, whatever else that has."""
 
@@ -364,7 +359,7 @@ def earlier_rate(directory: Directory, target: str) -> MeasuredRate | None:
         return None
     rehearsed = None
     for other in _newest_beside(directory):
-        if read_record(other.plan, _Head) != _Head(FORMAT, target):
+        if read_head(other) != PlanHead(FORMAT, target):
             continue
         name = other.path.resolve().name
         with suppress(OSError, BackcastError):

@@ -324,10 +324,11 @@ def order_decides(people: PeopleSeal, warnings: Mapping[str, int]) -> bool:
     return copied or bool(warnings.get("overwrites_person"))
 
 
-class _Format(msgspec.Struct):
-    """What every version of plan.json begins with."""
+class PlanHead(msgspec.Struct):
+    """What every version of plan.json has."""
 
     format: str
+    target: str = ""
 
 
 def seal(plan: Plan) -> Plan:
@@ -359,6 +360,14 @@ def load(directory: Directory) -> Plan:
     return read_plan(directory)
 
 
+def read_head(directory: Directory) -> PlanHead:
+    """What can be read of a plan of any version; empty if nothing can."""
+    try:
+        return msgspec.json.decode(directory.plan.read_bytes(), type=PlanHead)
+    except (OSError, msgspec.MsgspecError, RecursionError):
+        return PlanHead("")
+
+
 def read_plan(directory: Directory) -> Plan:
     """Like `load`, but changes nothing in the directory: a plan that waits there to be moved into place stays there."""
     try:
@@ -376,7 +385,7 @@ def read_plan(directory: Directory) -> Plan:
             hint="run the same `backcast plan` command again; it resumes where it stopped",
         ) from None
     try:
-        version = msgspec.json.decode(text, type=_Format).format
+        version = msgspec.json.decode(text, type=PlanHead).format
         if version != FORMAT:
             raise UnsafePlan(
                 f"{directory.plan} has format {version}; this version reads {FORMAT}",
