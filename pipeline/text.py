@@ -50,7 +50,8 @@ def were(count: int) -> str:
 def some_of(texts: Sequence[str], most: int, separator: str = ", ", what: str = "", count: int | None = None) -> str:
     """The first `most` of some texts, and how many more there are, in all or of `count`; `what` they are."""
     others = (len(texts) if count is None else count) - len(texts[:most])
-    more = f"{separator.strip(', ')} and {others:,} more{what and f' {what}'}" if others > 0 else ""
+    counted = pluralize(others, f"more {what}") if what else f"{others:,} more"
+    more = f"{separator.strip(', ')} and {counted}" if others > 0 else ""
     return separator.join(texts[:most]) + more
 
 

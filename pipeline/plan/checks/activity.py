@@ -39,7 +39,7 @@ def near_duplicates(facts: PlanFacts) -> Finding | None:
     names = [f"{printable(name, _CHARACTERS)} {number:,}" for name, number in found.repeated.items()]
     return finding_of(
         f"{count:,} of {pluralize(events, 'event')} ({count / events:.2%}) repeat an earlier event of the same person"
-        f" in the same second, with another uuid ({some_of(names, _NAMES_SHOWN, what='names')})",
+        f" in the same second, with another uuid ({some_of(names, _NAMES_SHOWN, what='name')})",
         [
             f"{printable(one.name, _CHARACTERS)} at {format_utc(one.time // SECOND * SECOND)}"
             f" ({facts.row_at(one.row)} and {facts.row_at(one.other)})"

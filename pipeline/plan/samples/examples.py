@@ -115,7 +115,7 @@ class SourceExamples:
         ]
         if not found:
             return "they differ only in the order of their properties"
-        return f"they differ in {some_of(found, _MOST_DIFFERENCES, what='places')}"
+        return f"they differ in {some_of(found, _MOST_DIFFERENCES, what='place')}"
 
 
 def shown_value(event: DecodedEvent, name: str, shown: Shown) -> str:

@@ -116,7 +116,7 @@ def _detail(matches: Matches, found: Counter[Cell], count: int, events: int, und
         return f"none {looked} is there {under}{basis}"
     ranked = sorted(found.items(), key=lambda one: (-one[1], one[0]))
     shown = [f"{printable(event, _NAME_CHARACTERS)} on {day} ({n:,})" for (event, day), n in ranked]
-    about, some = "" if matches.complete else "about ", some_of(shown, _SHOWN, what="names and days")
+    about, some = "" if matches.complete else "about ", some_of(shown, _SHOWN)
     return f"{about}{count:,} {looked} {are(count)} already there {under}{basis}: {some}"
 
 

@@ -92,7 +92,7 @@ class _Overlap:
             return "no day has the same event name on both sides"
         ranked = sorted(self.names, key=lambda event: (-len(self.names[event]), event))
         shown = [f"{_shown(event)} on {pluralize(len(self.names[event]), 'day')}" for event in ranked]
-        return f"by name: {some_of(shown, _SHOWN, what='names')}"
+        return f"by name: {some_of(shown, _SHOWN, what='name')}"
 
     def facts(self, live: LiveEvents) -> dict[str, Any]:
         """What overlaps, by name and by day."""

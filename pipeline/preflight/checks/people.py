@@ -229,4 +229,4 @@ def most_frequent(counts: Counter[str]) -> str:
     """The names with the greatest counts, in words."""
     ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     shown = [f"{printable(name, _NAME_CHARACTERS)} ({count:,})" for name, count in ranked]
-    return some_of(shown, _SHOWN, what="properties")
+    return some_of(shown, _SHOWN, what="property")
