@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from pipeline.errors import UsageError
 
 OTHERS = 0o077
@@ -50,6 +52,11 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
     aside.replace(path)
     sync_folder(path.parent)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a JSON file completely or not at all, durably, with indents."""
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
 
 
 def may_replace(path: Path, begins: tuple[bytes, ...], option: str) -> None:

@@ -279,7 +279,8 @@ Step = Callable[[str, int, int], None]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """The result of a check of a plan, for a person to review; `level` is `stop`, `warning`, `notice` or `accepted`.
+    """The result of a check of a plan, for a person to review; `level` is `stop`, `warning`, `open`, `notice` or
+    `accepted`.
 
     `count` is in how many places it was found, and `examples` describes some of them. `options` are words of the
     command line with which a plan has no such finding, as far as the check knows them. `reason` is why a

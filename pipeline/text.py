@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import unicodedata
+from collections.abc import Sequence
 
 ELLIPSIS = "…"
 
@@ -44,6 +45,14 @@ def are(count: int) -> str:
 def were(count: int) -> str:
     """The verb in the past that goes with a count."""
     return "was" if count == 1 else "were"
+
+
+def some_of(texts: Sequence[str], most: int, separator: str = ", ", what: str = "", count: int | None = None) -> str:
+    """The first `most` of some texts, and how many more there are, in all or of `count`; `what` they are."""
+    others = (len(texts) if count is None else count) - len(texts[:most])
+    counted = pluralize(others, f"more {what}") if what else f"{others:,} more"
+    more = f"{separator.strip(', ')} and {counted}" if others > 0 else ""
+    return separator.join(texts[:most]) + more
 
 
 def printable(text: str, limit: int = 40) -> str:

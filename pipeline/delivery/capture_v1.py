@@ -10,7 +10,6 @@ import hashlib
 import importlib.metadata
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -21,6 +20,7 @@ from pipeline.delivery.destination import Response, ResponseKind, Verdict, Verdi
 from pipeline.delivery.transport import Transport
 from pipeline.encoder.encoded import UUID_LENGTH
 from pipeline.targets import address_of
+from pipeline.timestamps import utc_now
 
 PATH = "/i/v1/analytics/events"
 MOST_ANSWER = 16 * 1024 * 1024
@@ -75,7 +75,7 @@ class PerEventDestination:
         headers = {
             "PostHog-Attempt": str(batch.attempt),
             "PostHog-Request-Id": request_id(batch),
-            "PostHog-Request-Timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "PostHog-Request-Timestamp": utc_now(),
         }
         answer = self._transport.post(PATH, batch.body, headers)
         return answer if isinstance(answer, Response) else judge(answer.status, answer.body, answer.retry_after)

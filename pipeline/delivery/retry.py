@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import msgspec
@@ -19,6 +18,7 @@ import msgspec
 from pipeline.batcher import Batch
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.throttle import Throttle
+from pipeline.timestamps import utc_now
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -139,7 +139,7 @@ def send_with_retries(
                 return last
             begun = True
             tries += 1
-            at = datetime.now(UTC)
+            at = utc_now()
             response = last = send(batch if tries == 1 else replace(batch, attempt=tries))
         finally:
             throttle.leave(started, response)
@@ -149,8 +149,7 @@ def send_with_retries(
         reached = reached or last.taken or last.status > 0
         if last.kind is not ResponseKind.SETTLED and (last.kind is not ResponseKind.PARTLY or last.asks_again):
             doubtful = doubtful or last.taken
-            moment = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            note(FailedTry(tries, moment, throttle.now() - started, last))
+            note(FailedTry(tries, at, throttle.now() - started, last))
         if last.kind is ResponseKind.PARTLY:
             batch, begun, doubtful = divide(last), False, False
         return last

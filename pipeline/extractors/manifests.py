@@ -20,7 +20,7 @@ from pipeline.extractors.containers import FETCH_AGAIN
 from pipeline.extractors.patterns import matches
 from pipeline.extractors.stream import opened
 from pipeline.models import Part, Source
-from pipeline.text import pluralize
+from pipeline.text import pluralize, some_of
 
 LEFT_OUT = "left_out_file"
 """The code of the notice about a file that does not count."""
@@ -123,9 +123,8 @@ def _refuse_missing(manifest_path: str, missing: Iterable[str]) -> None:
     """Raises UnfitExport if a manifest lists files that are missing."""
     names = list(missing)
     if names:
-        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         raise UnfitExport(
-            f"{manifest_path} lists {', '.join(names[:_MOST_NAMED])}{more}, which the export does not have",
+            f"{manifest_path} lists {some_of(names, _MOST_NAMED)}, which the export does not have",
             hint="fetch the missing files, or fetch the manifest and its files again",
         )
 

@@ -32,7 +32,7 @@ from pipeline.extractors.fetched import (
     refuse_changed,
 )
 from pipeline.fetch.tool import DAY, MORE, Fetched, Page, Window, seconds_of, stamp
-from pipeline.files import sync_folder, write_atomically
+from pipeline.files import sync_folder, write_json
 
 _SETTINGS = {
     "tool": "tool", "host": "--from", "project": "--project", "since": "--since", "until": "--until",
@@ -135,8 +135,7 @@ class Folder:
     def _write(self, **changes: object) -> None:
         left = tuple((stamp(window.since), stamp(window.until)) for window in self.left)
         self.manifest = msgspec.structs.replace(self.manifest, left=left, **changes)
-        content = msgspec.json.format(msgspec.json.encode(self.manifest), indent=1)
-        write_atomically(self.path / MANIFEST, content + b"\n")
+        write_json(self.path / MANIFEST, self.manifest)
 
 
 @contextmanager

@@ -378,8 +378,8 @@ _READERS: Mapping[str, Callable[[_Table, str, Path], Any]] = {
     "settings": lambda table, key, folder: table.texts(key),
     "checks": lambda table, key, folder: table.whole(key, read_rules),
     "group_types": lambda table, key, folder: tuple(chain.from_iterable(table.values(key, read_names))),
-    "max_rejects": lambda table, key, folder: table.value(key, _allowed),
-    "max_already_there": lambda table, key, folder: table.value(key, _allowed),
-    "max_unmapped": lambda table, key, folder: table.value(key, _allowed),
+    **dict.fromkeys(
+        ("max_rejects", "max_already_there", "max_unmapped"), lambda table, key, folder: table.value(key, _allowed)
+    ),
 }
 """How to read an option, by its name, if its declaration does not say."""

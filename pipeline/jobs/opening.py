@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pipeline.errors import UnsafePlan, UsageError
+from pipeline.jobs.arrivals import lacks_hours
 from pipeline.jobs.job import Job, plan_directory, state_file, windows_folder
 from pipeline.jobs.state import State
 from pipeline.ledger import lock_file, read_summary, read_totals, unlock, was_ever_applied
@@ -123,6 +124,10 @@ def _rebuild(job: Job, path: Path, belongs: dict[str, str]) -> None:
             if plan.options.until is not None:  # a window is not cut in any other way
                 first = min(plan.options.until, int(state.facts().get("first_live", plan.options.until)))
                 state.remember(first_live=str(first))
+        for label in (one.label for one in state.windows().values() if one.state == "done"):
+            lacks = lacks_hours(job, job.calendar.window(label), state.parts(label), state.parts_before)
+            if lacks:
+                state.mark(label, "done", lacks)
     new.replace(path)
 
 

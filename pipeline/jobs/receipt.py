@@ -52,7 +52,7 @@ from pipeline.proof.receipt import (
 )
 from pipeline.proof.recomputed import BROKEN, Checked, check_folder, compare, in_words, outcome
 from pipeline.report.state import read_status
-from pipeline.text import pluralize
+from pipeline.text import pluralize, some_of
 from pipeline.timestamps import format_utc, is_later, utc_now
 from pipeline.verify.findings import Verification
 
@@ -236,8 +236,7 @@ def _with_windows(sentences: Mapping[str, Sequence[str]], plans: int) -> Iterato
 
 
 def _windows(labels: Sequence[str]) -> str:
-    more = f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
-    return f"{pluralize(len(labels), 'window')}: {', '.join(labels[:_NAMED])}{more}"
+    return f"{pluralize(len(labels), 'window')}: {some_of(labels, _NAMED)}"
 
 
 # -- checking ------------------------------------------------------------------------------------------
@@ -297,8 +296,7 @@ def _check_plans(
         for result in ("failed", "not checked"):
             some = [f"window {window}: {check.detail}" for window, check in checks_of if check.result == result]
             if some:
-                more = f"; and {len(some) - _MOST_FOUND:,} more" if len(some) > _MOST_FOUND else ""
-                yield Checked(name, result, "; ".join(some[:_MOST_FOUND]) + more)
+                yield Checked(name, result, some_of(some, _MOST_FOUND, "; "))
                 break
         else:
             yield Checked(name, "ok", _RIGHT[name].format(**msgspec.to_builtins(receipt.sums)))

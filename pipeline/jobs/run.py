@@ -115,11 +115,11 @@ def run_due_windows(
         except BackcastError as error:
             fatal = error
         if (differs := difference(job, proofs)) is not None:
-            runner.problems.append(differs)
-        problem = fatal or runner.most_urgent_problem()
+            runner.results.problems.append(differs)
+        problem = fatal or runner.results.most_urgent_problem()
         if problem is not None:
             problem = error_in_job_words(problem)
-        return JobRun(job.name, options.dry_run, runner.runs, problem, proofs)
+        return JobRun(job.name, options.dry_run, runner.results.runs, problem, proofs)
 
 
 @contextmanager

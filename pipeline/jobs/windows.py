@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from pipeline.config import Secret
 from pipeline.delivery.send import Hooks
 from pipeline.errors import (
-    BackcastError,
     Differences,
     Interrupted,
     Refused,
@@ -27,13 +26,13 @@ from pipeline.errors import (
 )
 from pipeline.jobs.arrivals import Arrivals, find_arrivals, is_there, lacks_hours, late_files, may_have_changed, name_of
 from pipeline.jobs.calendar import Window
-from pipeline.jobs.hooks import JobHooks, WindowRun
+from pipeline.jobs.hooks import JobHooks
 from pipeline.jobs.job import Job, plan_directory, windows_folder
 from pipeline.jobs.opening import plan_counts
 from pipeline.jobs.proof import already_there
+from pipeline.jobs.results import RunResults
 from pipeline.jobs.sending import send_window
 from pipeline.jobs.state import EXPORTED_AGAIN, IGNORED, Attempt, State
-from pipeline.jobs.wording import in_job_words
 from pipeline.ledger import read_totals, was_ever_applied
 from pipeline.option_types import PathText
 from pipeline.options import RehearseOptions, RunOptions
@@ -47,7 +46,7 @@ from pipeline.rehearsal import rehearse
 from pipeline.report.machine import write_report
 from pipeline.report.rejects import refusal
 from pipeline.report.state import check_rehearsed, read_status
-from pipeline.text import are, pluralize
+from pipeline.text import are, pluralize, some_of
 from pipeline.timestamps import SECOND
 
 if TYPE_CHECKING:
@@ -57,16 +56,14 @@ if TYPE_CHECKING:
 MOST_NAMED = 3
 """For a window that was exported again, at most this many files are named."""
 BeforeSending = Callable[[Plan, Directory], None]
-_URGENCY: tuple[type[BackcastError], ...] = (UnsafePlan, UnreadableExport, Refused, Differences, Unfinished)
-"""If windows have several kinds of problems, the first kind here decides the exit code."""
 
 
 class WindowRunner:
     """Processes the windows of one run, with their plans below `root`.
 
-    `runs` is what was done about each; `problems` are the errors of windows that did not end the run. `request` has the
-    personal key, if any, with which sent events are compared with what landed (`pipeline.jobs.proof`). `before_sending`
-    is called with each plan that is about to be sent. Events from `until` on (µs UTC) are left out.
+    `results` is what was done about each. `request` has the personal key, if any, with which sent events are compared
+    with what landed (`pipeline.jobs.proof`). `before_sending` is called with each plan that is about to be sent. Events
+    from `until` on (µs UTC) are left out.
     """
 
     def __init__(
@@ -89,23 +86,7 @@ class WindowRunner:
         self.until: int | None = None
         self.reader = request.personal_key
         self.request = request
-        self.runs: list[WindowRun] = []
-        self.problems: list[BackcastError] = []
-
-    def most_urgent_problem(self) -> BackcastError | None:
-        """The problem that decides the exit code; windows without files count together as one problem."""
-        problems = list(self.problems)
-        waiting = [run for run in self.runs if run.outcome == "waiting"]
-        if waiting:
-            wait = "waits for its" if len(waiting) == 1 else "wait for their"
-            problems.append(
-                Unfinished(
-                    f"{pluralize(len(waiting), 'window')} {wait} files, the first: {waiting[0].window},"
-                    f" {waiting[0].detail}",
-                    hint="the next run checks again; with `missing: done` such a window counts as empty",
-                )
-            )
-        return next((problem for kind in _URGENCY for problem in problems if isinstance(problem, kind)), None)
+        self.results = RunResults(state, root, options, hooks)
 
     def process(self, due: list[Window]) -> None:
         """Finish sending the window that an earlier run began, then process those that are due, oldest first.
@@ -138,7 +119,7 @@ class WindowRunner:
         while (attempt := self.state.sending()) is not None:
             if self.options.dry_run:
                 detail = "partly sent; the next run finishes it first"
-                self._report(attempt.window, "unfinished", detail, attempt)
+                self.results.report(attempt.window, "unfinished", detail, attempt)
                 return attempt.window
             self._send(attempt, *open_plan(plan_directory(self.root, attempt.window, attempt.number).path))
         return ""
@@ -150,7 +131,7 @@ class WindowRunner:
         try:
             arrivals = find_arrivals(self.job, window, recorded)
         except UnreadableExport as error:
-            self._stop(label, error.message, error)
+            self.results.stop(label, error.message, error)
             return
         self._refresh(label, arrivals)
         if done and arrivals.files and arrivals.replaced and self.job.changed:
@@ -170,7 +151,9 @@ class WindowRunner:
         elif (arrivals.absent and not recorded) or self.state.was_replaced(label):
             self._miss(label, arrivals.absent or "its changed files are gone")
         else:
-            self._mark(label, "done", "the file that stopped it is gone" if recorded else "its files have no rows")
+            self.results.mark(
+                label, "done", "the file that stopped it is gone" if recorded else "its files have no rows"
+            )
 
     def _look_again(self, window: Window, noticed: str) -> None:
         """Check whether the files of a finished window were exported again; `noticed` was reported before."""
@@ -180,7 +163,9 @@ class WindowRunner:
             changed = may_have_changed(self.job, window, recorded)
             arrivals = find_arrivals(self.job, window, recorded) if changed else Arrivals()
         except UnreadableExport as error:
-            self._stop(label, f"{EXPORTED_AGAIN}; its files cannot be read now: {error.message}", error, done=True)
+            self.results.stop(
+                label, f"{EXPORTED_AGAIN}; its files cannot be read now: {error.message}", error, done=True
+            )
             return
         self._refresh(label, arrivals)
         if arrivals.files:
@@ -199,10 +184,8 @@ class WindowRunner:
 
     def _apply_rule(self, rule: str, window: Window, arrivals: Arrivals, noticed: str = "") -> None:
         """Do what the rule says about files of a finished window that were exported again."""
-        names = ", ".join(name_of(file, "", self.job.folder) for file in arrivals.files[:MOST_NAMED])
-        if len(arrivals.files) > MOST_NAMED:
-            names += f" and {len(arrivals.files) - MOST_NAMED} more"
-        detail = f"{EXPORTED_AGAIN}: {names}"
+        names = [name_of(file, "", self.job.folder) for file in arrivals.files]
+        detail = f"{EXPORTED_AGAIN}: {some_of(names, MOST_NAMED)}"
         if rule != "ignore":
             self._plan(window, arrivals.files, again=detail if rule == "stop" else "")
             if rule == "send-new":
@@ -210,7 +193,7 @@ class WindowRunner:
                 self.state.forget(window.label, gone)
         elif (f"{detail}{IGNORED}", arrivals.content) != (noticed, self.state.facts().get(f"ignored {window.label}")):
             self.state.remember(**{f"ignored {window.label}": arrivals.content})
-            self._mark(window.label, "done", f"{detail}{IGNORED}")
+            self.results.mark(window.label, "done", f"{detail}{IGNORED}")
 
     def _lacks_hours(self, window: Window, names: Collection[str]) -> str:
         return lacks_hours(self.job, window, names, self.state.parts_before)
@@ -218,9 +201,9 @@ class WindowRunner:
     def _miss(self, label: str, why: str) -> None:
         """Report that no file is at the window's path, or not those of all hours."""
         if self.state.was_replaced(label):
-            self._mark(label, "waiting", f"{why}, but a part of it was sent")
+            self.results.mark(label, "waiting", f"{why}, but a part of it was sent")
         else:
-            self._mark(label, "done" if self.job.missing == "done" else "waiting", why)
+            self.results.mark(label, "done" if self.job.missing == "done" else "waiting", why)
         if self.job.missing == "stop":
             raise UnreadableExport(
                 f"window {label} lacks files: {why}",
@@ -257,7 +240,9 @@ class WindowRunner:
                 plan = create_plan([source], directory.path, options, progress=read, series=series)
         except (UnreadableExport, UnfitExport) as error:
             unreadable = UnreadableExport(error.message, hint=error.hint)
-            self._stop(label, "; ".join(filter(None, (again, error.message))), unreadable, attempt, done=bool(again))
+            self.results.stop(
+                label, "; ".join(filter(None, (again, error.message))), unreadable, attempt, done=bool(again)
+            )
             return
         write_report(directory, plan)
         attempt = self.state.update(attempt, seconds=time.monotonic() - started, **plan_counts(plan))
@@ -285,10 +270,10 @@ class WindowRunner:
             if not self.options.dry_run:
                 hint = f"see {directory.report_html}; {hint}"
             unsafe = UnsafePlan(f"window {label} is stopped: {detail}", hint=hint)
-            self._stop(label, detail, unsafe, attempt, plan, done=bool(again))
+            self.results.stop(label, detail, unsafe, attempt, plan, done=bool(again))
         elif self.options.dry_run:
             attempt = self.state.record(attempt, plan, directory, self.job.folder, dry_run=True)
-            self._report(label, "planned", attempt=attempt)
+            self.results.report(label, "planned", attempt=attempt)
             shutil.rmtree(directory.path)
         elif not plan.events.made:
             self._record(attempt, plan, directory)
@@ -304,7 +289,7 @@ class WindowRunner:
         if not self.options.dry_run:
             hint = f"see {directory.report_html}; {hint}"
         unsafe = UnsafePlan(f"window {attempt.window} is stopped: {detail}", hint=hint)
-        self._stop(attempt.window, detail, unsafe, attempt, plan, done=True)
+        self.results.stop(attempt.window, detail, unsafe, attempt, plan, done=True)
 
     def _rehearse(self, plan: Plan, directory: Directory) -> Iterator[str]:
         """Rehearse a plan if the job asks for that. Yields why it must not be sent."""
@@ -341,7 +326,7 @@ class WindowRunner:
                 self._replace(attempt, plan, directory, error)
                 return
             except (Differences, Refused) as error:  # from the canary: the rest stays unsent, and a later run resumes
-                self._report(attempt.window, "unfinished", error.message, attempt, plan)
+                self.results.report(attempt.window, "unfinished", error.message, attempt, plan)
                 raise
             totals = read_totals(directory.ledger)
             seconds = attempt.seconds + outcome.seconds
@@ -351,7 +336,7 @@ class WindowRunner:
                 return
             if outcome.problem is not None or not outcome.balanced:
                 detail = f"{pluralize(outcome.unsent, 'event')} unsent, {outcome.counts.in_doubt} in doubt"
-                self._report(attempt.window, "unfinished", detail, attempt, plan)
+                self.results.report(attempt.window, "unfinished", detail, attempt, plan)
                 raise outcome.problem or Unfinished(
                     f"window {attempt.window} is not completely sent: {detail}",
                     hint="run the same command again to resume",
@@ -374,11 +359,13 @@ class WindowRunner:
         lacks = self._lacks_hours(self.job.calendar.window(attempt.window), self.state.parts(attempt.window))
         if lacks:
             self.state.mark(attempt.window, "done", lacks)
-        self._report(attempt.window, "done", lacks, attempt, plan)
+        self.results.report(attempt.window, "done", lacks, attempt, plan)
         if attempt.refused:
             error = refusal(directory)
             hint = f"{error.hint}; they are sent again only if their file changes"
-            self.problems.append(Refused(f"window {attempt.window}: {error.message}", status=error.status, hint=hint))
+            self.results.problems.append(
+                Refused(f"window {attempt.window}: {error.message}", status=error.status, hint=hint)
+            )
 
     def _replace(self, attempt: Attempt, plan: Plan, directory: Directory, error: StalePlan) -> None:
         """Replace a sealed plan whose files changed: what was settled stays, and a new plan sends the rest."""
@@ -386,34 +373,4 @@ class WindowRunner:
         doubt = f", {totals.in_doubt} in doubt are planned again with the same uuids" if totals.in_doubt else ""
         detail = f"{pluralize(totals.settled, 'event')} {are(totals.settled)} settled{doubt}; {error.message}"
         self.state.replace(attempt, directory, detail)
-        self._report(attempt.window, "replaced", detail, self.state.attempt(attempt.id), plan)
-
-    # -- results -------------------------------------------------------------------------------------
-
-    def _mark(self, label: str, state: str, detail: str) -> None:
-        """Record and report a window that has no plan."""
-        self.state.mark(label, state, detail)
-        self._report(label, state, detail)
-
-    def _stop(
-        self, label: str, detail: str, error: BackcastError, attempt: Attempt | None = None, plan: Plan | None = None,
-        *, done: bool = False,
-    ) -> None:  # fmt: skip
-        """Record and report a window that cannot be sent as it is; the run goes on with others. `done`: its earlier
-        content was sent."""
-        detail = in_job_words(detail)
-        self.state.stop(label, detail, attempt, done=done)
-        self.problems.append(error)
-        self._report(label, "stopped", detail, attempt and self.state.attempt(attempt.id), plan)
-
-    def _report(
-        self, label: str, outcome: str, detail: str = "", attempt: Attempt | None = None, plan: Plan | None = None
-    ) -> None:
-        """Report what was done about a window, and the state of its plan."""
-        path = state = ""
-        if attempt is not None:
-            directory = plan_directory(self.root, label, attempt.number)
-            path = "" if self.options.dry_run else str(directory.path)
-            state = str(read_status(plan, directory).state) if plan is not None else ""
-        self.runs.append(WindowRun(label, outcome, path, attempt, detail, state))
-        self.hooks.ended(self.runs[-1])
+        self.results.report(attempt.window, "replaced", detail, self.state.attempt(attempt.id), plan)

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from pipeline.errors import BrokenLedger, Unfinished
-from pipeline.files import write_atomically
+from pipeline.files import write_json
 from pipeline.ledger.schema import has_table, read_meta
 
 FORMAT = "backcast.sent/1"
@@ -60,9 +60,8 @@ def read_marker(path: Path) -> Marker | None:
 
 def write_marker(path: Path, marker: Marker) -> None:
     """Write the marker durably. Raises Unfinished if that is impossible: then nothing may be sent."""
-    text = msgspec.json.format(msgspec.json.encode(marker), indent=1) + b"\n"
     try:
-        write_atomically(marker_of(path), text)
+        write_json(marker_of(path), marker)
     except OSError as error:
         raise Unfinished(
             f"cannot write {marker_of(path)}: {error.strerror}; this run sent nothing",

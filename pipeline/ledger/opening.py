@@ -18,7 +18,8 @@ from pipeline.config import Secret
 from pipeline.errors import BrokenLedger, Busy, Unfinished, UnsafePlan, UsageError
 from pipeline.files import sync_folder
 from pipeline.ledger.marker import Marker
-from pipeline.ledger.schema import SCHEMA, VERSION, WARNINGS, has_table, now, read_meta
+from pipeline.ledger.schema import SCHEMA, VERSION, has_table, read_meta
+from pipeline.timestamps import utc_now
 
 BUSY_SECONDS = 10.0
 """Seconds that a write waits for another program that is reading the file."""
@@ -56,10 +57,9 @@ def prepare(database: sqlite3.Connection, path: Path | None, plan_digest: str, t
             database.execute(statement)
         database.executemany(
             "insert into meta values (?, ?)",
-            [("version", str(VERSION)), ("plan", plan_digest), ("target", target), ("created", now())],
+            [("version", str(VERSION)), ("plan", plan_digest), ("target", target), ("created", utc_now())],
         )
     _check_meta(database, path, plan_digest, target)
-    database.execute(WARNINGS)
     return _count_opening(database)
 
 
@@ -70,7 +70,7 @@ def _count_opening(database: sqlite3.Connection) -> Marker:
         "insert into meta values ('opened', '1') on conflict do update set value = cast(value as integer) + 1"
     )
     meta = read_meta(database)
-    return Marker(plan=meta["plan"], target=meta["target"], ledger=meta["id"], runs=int(meta["opened"]), at=now())
+    return Marker(plan=meta["plan"], target=meta["target"], ledger=meta["id"], runs=int(meta["opened"]), at=utc_now())
 
 
 def _check_meta(database: sqlite3.Connection, path: Path | None, plan_digest: str, target: str) -> None:
@@ -206,7 +206,7 @@ def lock_file(path: Path, name: str | Callable[[str], Busy], note: str = "") -> 
             ) from None
     try:
         lock.truncate(0)
-        lock.write(f"process {os.getpid()} on {socket.gethostname()} since {now()}{note}".encode())
+        lock.write(f"process {os.getpid()} on {socket.gethostname()} since {utc_now()}{note}".encode())
         lock.flush()
     except OSError:
         # The file is locked all the same: on a full disk, only the name of the process is missing.

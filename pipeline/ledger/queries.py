@@ -288,8 +288,6 @@ def copy_ledger(path: Path, into: sqlite3.Connection) -> None:
 
 def warnings_in(database: sqlite3.Connection) -> list[WarningCount]:
     """The service's warnings in an open ledger, the most frequent first."""
-    if not has_table(database, "event_warnings"):
-        return []
     rows = database.execute("select detail, events, example from event_warnings order by events desc, detail")
     return [WarningCount(*row) for row in rows]
 

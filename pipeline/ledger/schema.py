@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -25,18 +24,13 @@ SCHEMA = (
     " phase text not null, request integer not null, event integer not null,"
     " uuid text not null, status integer not null, detail text not null,"
     " primary key (phase, request, event)) without rowid",
+    "create table event_warnings ("
+    " detail text primary key, events integer not null, example text not null) without rowid",
     "create table tries ("
     " phase text not null, request integer not null, first integer not null, last integer not null,"
     " run integer not null references runs (id), try integer not null,"
     " at text not null, seconds real not null, status integer, detail text not null)",
 )
-
-
-WARNINGS = (
-    "create table if not exists event_warnings ("
-    " detail text primary key, events integer not null, example text not null) without rowid"
-)
-"""The first ledgers of this version lack it, so each opening creates it, and a reader may not find it."""
 
 
 class BatchKey(NamedTuple):
@@ -159,8 +153,3 @@ def has_table(database: sqlite3.Connection, name: str, schema: str = "main") -> 
     """Whether an open ledger has the table: a run that died at its start leaves a ledger without tables."""
     query = f"select 1 from {schema}.sqlite_master where type = 'table' and name = ?"
     return database.execute(query, (name,)).fetchone() is not None
-
-
-def now() -> str:
-    """The current time, in the form of every time in a ledger."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

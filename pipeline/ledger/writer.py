@@ -23,7 +23,8 @@ from pipeline.ledger.opening import (
     unlock,
 )
 from pipeline.ledger.queries import batches_in, copy_ledger, totals_in, warnings_in
-from pipeline.ledger.schema import BatchKey, Refusal, Totals, now
+from pipeline.ledger.schema import BatchKey, Refusal, Totals
+from pipeline.timestamps import utc_now
 
 Watch = Callable[[str, Sequence[str]], None]
 """Called around each transaction with `before` or `after` its commit, and the names of the steps in it."""
@@ -79,7 +80,7 @@ class Ledger:
                     check_key(self._db, self.path, key, rotated=rotated)
                 if project:
                     self._db.execute("insert or replace into meta values ('project', ?)", (project,))
-                started = self._db.execute("insert into runs (started, version) values (?, ?)", (now(), version))
+                started = self._db.execute("insert into runs (started, version) values (?, ?)", (utc_now(), version))
                 self.run = int(started.lastrowid or 0)
             if self.path is not None:
                 if fresh:
@@ -143,7 +144,7 @@ class Ledger:
             # A run that was killed did not record the request that it left in doubt.
             " on conflict do update set tries = max(tries, state = 'begun'), state = 'begun', bytes = excluded.bytes,"
             " run = excluded.run, begun = excluded.begun where state in ('begun', 'waiting')",
-            {**key._asdict(), "bytes": size, "run": self.run, "now": now()},
+            {**key._asdict(), "bytes": size, "run": self.run, "now": utc_now()},
         )
         if begun.rowcount != 1:
             raise BrokenLedger(
@@ -167,7 +168,7 @@ class Ledger:
         self._db.execute(
             "insert into batches (phase, request, first, last, state, bytes, run, begun, ended, detail)"
             " values (?,?,?,?,'split',?,?,?,?,'larger than the service accepts')",
-            (*key, size, self.run, now(), now()),
+            (*key, size, self.run, utc_now(), utc_now()),
         )
         self._wait(pieces)
 
@@ -175,7 +176,7 @@ class Ledger:
         self._db.executemany(
             "insert into batches (phase, request, first, last, state, bytes, run, begun)"
             " values (?,?,?,?,'waiting',?,?,?)",
-            [(*piece, size, self.run, now()) for piece, size in pieces],
+            [(*piece, size, self.run, utc_now()) for piece, size in pieces],
         )
 
     def refuse(self, key: BatchKey, uuid: str, status: int, detail: str) -> None:
@@ -216,7 +217,7 @@ class Ledger:
                 self._db.executemany(
                     "insert into batches (phase, request, first, last, state, bytes, run, begun, ended, status, detail)"
                     " values (?,?,?,?,?,0,?,?,?,?,?)",
-                    [(*part, state, self.run, now(), now(), status, text) for part, state, text in rows],
+                    [(*part, state, self.run, utc_now(), utc_now(), status, text) for part, state, text in rows],
                 )
             else:
                 self._end("refuse", key, "refused", status, refused[0].detail, tries=tries)
@@ -303,7 +304,7 @@ class Ledger:
         self._db.execute(
             "update batches set state = ?, tries = tries + ?, status = ?, detail = ?, ended = ?"
             " where phase = ? and request = ? and first = ? and last = ?",
-            (state, tries, status, detail, now(), *key),
+            (state, tries, status, detail, utc_now(), *key),
         )
 
     def learn(self, batch_bytes: int) -> None:
@@ -321,7 +322,7 @@ class Ledger:
         """Record how this run ended."""
         with self.transaction(durable=False):
             self._steps.append("finish")
-            self._db.execute("update runs set ended = ?, outcome = ? where id = ?", (now(), outcome, self.run))
+            self._db.execute("update runs set ended = ?, outcome = ? where id = ?", (utc_now(), outcome, self.run))
 
     def close(self) -> None:
         """Close the file and release the lock. May be called twice."""

@@ -14,7 +14,6 @@ from dataclasses import replace
 from msgspec import UNSET, UnsetType
 
 from pipeline.encoder.event import Encoder
-from pipeline.errors import BackcastError
 from pipeline.identity.event_ids import EVENTS_PER_MINUTE
 from pipeline.identity.kinds import PLACE_SHIFT
 from pipeline.mapper.inspection.field_uses import FieldUses
@@ -27,6 +26,7 @@ from pipeline.plan.checks import CopiedRows, KeyConflicts, PlanFacts, run_checks
 from pipeline.plan.deduplication import Deduplication
 from pipeline.plan.fact_tables import FactTables
 from pipeline.plan.joined_rows import find_unjoined
+from pipeline.plan.mapping_fit import compare_with_tracking_plan, coverage_of, other_mapping
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
 from pipeline.plan.requests.store import digest_of_requests
@@ -36,10 +36,9 @@ from pipeline.plan.samples.pair_sample import PairSample, choose_pairs, read_pai
 from pipeline.plan.samples.source_pairs import Shown, SourcePairs
 from pipeline.plan.sealed.digests import BackgroundDigests
 from pipeline.plan.sealed.directory import LinesWriter
-from pipeline.plan.sealed.facts import Coverage, TrackingSeal
 from pipeline.plan.sealed.manifest import EventCounts, PartSeal, PeopleSeal, Plan, RowCounts, order_decides, save, seal
 from pipeline.plan.sealed.unfinished import digest_of
-from pipeline.plan.settled import CODES, Settled
+from pipeline.plan.settled import Settled
 from pipeline.plan.settled_events import SettledEvents
 from pipeline.plan.statistics.activity import find_activity
 from pipeline.plan.statistics.daily_counts import DailyCounts, day_name, sorted_counts
@@ -47,7 +46,6 @@ from pipeline.plan.statistics.drift import examine
 from pipeline.plan.statistics.history import read_history
 from pipeline.plan.statistics.hour_profile import clock_in_words
 from pipeline.plan.statistics.hours import HourHistory
-from pipeline.plan.statistics.unmatched import MissingReferences, ReferenceUsage
 from pipeline.plan.walk import Progress, Walk
 from pipeline.plan.zone import judge_zone
 from pipeline.timestamps import format_utc
@@ -103,6 +101,7 @@ class _PlanBuilder:
         self.duplicates = Deduplication(request, self.source, self.settled)
         self.source_examples = SourceExamples(self.directory, paths)
         self.files = dict(request.files)
+        self.shown = Shown(request.thresholds.show_values, request.thresholds.show_ids)
         self.tables: FactTables | None = None
         self.sample: PairSample | None = None
 
@@ -230,8 +229,7 @@ class _PlanBuilder:
             return
         event, winner = Place(*replaced.event), Place(*replaced.winner)
         row = self.source_examples.row_at(winner.block << PLACE_SHIFT | winner.row)
-        shown = Shown(self.request.thresholds.show_values, self.request.thresholds.show_ids)
-        differ = self.source_examples.differences(event, winner, shown)
+        differ = self.source_examples.differences(event, winner, self.shown)
         self.source.examples["superseded"] = self.source_examples.at(
             event.block, event.row,
             f"replaced by {row}, which has the same source key: {replaced.reason}" + (differ and f"; {differ}"),
@@ -252,53 +250,20 @@ class _PlanBuilder:
                 writer.write({"event": event, "day": day_name(day), "outcome": outcome, "count": count})
             self.files["cells.jsonl"] = writer.close()
 
-    def other_tool(self) -> str:
-        """The mapping that recognises the rows; "" if it is the plan's own mapping, or if none does."""
-        from pipeline.survey.recognition import guess_mapping
-
-        try:
-            found = guess_mapping(self.request.source)
-        except BackcastError:
-            return ""
-        return "" if found == self.request.mapping.name else found
-
-    def coverage(self) -> tuple[Coverage | None, MissingReferences | None]:
-        """What becomes of each field and event name, and the references that no row matches; None without a mapping
-        file."""
-        counts, mapping = self.source.coverage, self.request.document
-        if counts is None or mapping is None:
-            return None, None
-        uses = FieldUses(mapping, self.config.options, self.request.lookups)
-        references = ReferenceUsage(self.request.references)
-        duplicates = sum(self.source.skips[code] for code in CODES)
-        coverage = counts.coverage(uses, references, items=mapping.decoder is not None, duplicates=duplicates)
-        return coverage, references.missing() if coverage.rows else None
-
     def source_pairs(self) -> SourcePairs | UnsetType:
         """Some rows next to the events that they become; UNSET without a mapping file."""
         request, sample = self.request, self.sample
         if sample is None or request.document is None:
             return UNSET
         uses = FieldUses(request.document, self.config.options, request.lookups)
-        shown = Shown(request.thresholds.show_values, request.thresholds.show_ids)
         pairs = read_pairs(
-            sample, self.source.rules, self.directory, self.config, request.document, uses, shown,
+            sample, self.source.rules, self.directory, self.config, request.document, uses, self.shown,
             request.thresholds.pairs,
         )  # fmt: skip
         with LinesWriter(self.directory.source_pairs) as writer:
             writer.write_all(pairs)
             self.files["source-pairs.jsonl"] = writer.close()
-        return SourcePairs(sample.kinds, *shown, len(pairs))
-
-    def compare_with_tracking_plan(self) -> TrackingSeal | UnsetType:
-        """What breaks the tracking plan; UNSET if a person gave none."""
-        given = self.request.thresholds
-        if given.types is None:
-            return UNSET
-        from pipeline.plan.statistics.tracking_plan import TrackingPlan, compare
-
-        shown = Shown(given.show_values, given.show_ids)
-        return compare(TrackingPlan(given.types), self.source.sample, shown, self.source_examples.row_at)
+        return SourcePairs(sample.kinds, *self.shown, len(pairs))
 
     @property
     def event_bytes(self) -> int:
@@ -314,13 +279,13 @@ class _PlanBuilder:
         counted = ((part.rows, part.mapped, part.skipped, part.rejected) for part in parts)
         rows = RowCounts(*map(sum, zip((0, 0, 0, 0), *counted, strict=True)))
         phases = self.phases(people)
-        if not rows.mapped and rows.rejected and (other := self.other_tool()):
+        if not rows.mapped and rows.rejected and (other := other_mapping(request)):
             remedy = f"they look like rows of {other}; plan with -m {other}"
             source.remedies[remedy] += rows.rejected - source.rejects["cut_off"]
         zone = judge_zone(source.zone, options.zones)
-        coverage, references = self.coverage()
+        coverage, references = coverage_of(request, source)
         drift, drift_facts, self.files["drift.jsonl"] = examine(source.sample, self.directory.drift)
-        tracking = self.compare_with_tracking_plan()
+        tracking = compare_with_tracking_plan(request, source, self.shown, self.source_examples.row_at)
         codes = [code for code in source.warnings if code.startswith(UNCONVERTED)]
         unconverted = {code: (source.warnings.pop(code), source.examples.pop(code)) for code in codes}
         findings = run_checks(
@@ -346,6 +311,8 @@ class _PlanBuilder:
                 open_choices={} if request.document is None else request.document.open,
                 coverage=coverage,
                 scope=source.coverage.scope if source.coverage is not None else None,
+                warnings=source.warnings,
+                examples=source.examples,
                 drift=drift_facts,
                 tracking=tracking,
                 unsafe=source.unsafe,

@@ -44,7 +44,7 @@ def with_rules(options: PlanOptions, levels: Mapping[str, str]) -> PlanOptions:
     given = options.checks
     rules = dict(given if isinstance(given, Mapping) else _read_file(fspath(given)))
     for name in options.stop_on:
-        for one in levels if name == ALL else (name,):
+        for one in (each for each in levels if levels[each] != "open") if name == ALL else (name,):
             rule = rules.get(one, CheckRule())
             rules[one] = rule if name == ALL and rule.level else rule._replace(level="stop")
     for name, reason in options.accept.items():

@@ -192,7 +192,8 @@ def prepare_request(
     notices += broken_plugins(mappings=not options.mapping)
     parts = check_first_rows(source.parts, mapping, sealed)
     if series is not None:
-        parts = tuple(replace(part, index=index) for index, part in enumerate(series.only_new(parts)))
+        new = (part for part in parts if part.file in series.files)
+        parts = tuple(replace(part, index=index) for index, part in enumerate(new))
     whole = options.limit is None and replay is None and len(parts) == len(source.parts)
     lookups = read_lookups(source, mapping, sealed, work)
     files = save_lookups(work, mapping, lookups)

@@ -7,14 +7,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from pipeline.errors import UnsafePlan, UsageError
 from pipeline.ledger import read_batches, read_totals, was_ever_applied
 from pipeline.plan.requests.query import line_states
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.discarded import discarded_of
-from pipeline.plan.sealed.manifest import FORMAT, read_plan
+from pipeline.plan.sealed.manifest import FORMAT, read_head, read_plan
 from pipeline.plan.sealed.phases import sealed_links
 from pipeline.text import are, pluralize
 
@@ -24,27 +22,20 @@ if TYPE_CHECKING:
 PHASE = "identities"
 
 
-class _Head(msgspec.Struct):
-    """The beginning of a plan.json."""
-
-    format: str = ""
-    target: str = ""
-
-
 def plans_beside(directory: Directory, target: str) -> list[Directory]:
     """The applied plans next to a new plan that name the same target; none if the new plan names no target."""
     if not target:
         return []
     own = directory.path.resolve()
     directories = (Directory(path.parent) for path in sorted(own.parent.glob("*/plan.json")) if path.parent != own)
-    return [one for one in directories if was_ever_applied(one.ledger) and _head(one).target == target]
+    return [one for one in directories if was_ever_applied(one.ledger) and read_head(one).target == target]
 
 
 def left_out(plans: Sequence[Directory]) -> list[tuple[str, str, str]]:
     """A notice for each of these plans that sent merges: (code, plan, sentence). Raises UsageError for a directory
     without a plan, UnsafePlan for a plan of another version, BrokenLedger."""
     for directory in plans:
-        found = _head(directory).format
+        found = read_head(directory).format
         if not found.startswith("backcast.plan/"):
             raise UsageError(f"{directory.name} contains no plan", hint="give --earlier the directory of a plan")
         if found != FORMAT:
@@ -86,10 +77,3 @@ def _links(directory: Directory) -> Iterator[EarlierLink]:
     states = line_states(directory, PHASE, batches)
     for link, state in zip(sealed_links(directory), states, strict=True):
         yield EarlierLink(link.distinct_id, link.other, link.kind, link.time, state or "unsent")
-
-
-def _head(directory: Directory) -> _Head:
-    try:
-        return msgspec.json.decode(directory.plan.read_bytes(), type=_Head)
-    except (OSError, msgspec.MsgspecError, RecursionError):
-        return _Head()

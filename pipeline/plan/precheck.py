@@ -22,6 +22,7 @@ from pipeline.mapper.program.blanks import blank_remover
 from pipeline.mapper.program.references import NamedColumns, find, has_column, named_columns
 from pipeline.mapper.table_names import SETTING, names_in, table_in_path, table_of
 from pipeline.models import Part, SealedOptions, Source
+from pipeline.text import some_of
 from pipeline.values import Record
 
 BLOCK_BYTES, BLOCK_ROWS = 64 * 1024, 1
@@ -188,5 +189,4 @@ def _suggestion(word: str, words: Sequence[str]) -> str:
     near = difflib.get_close_matches(word.lower(), by_lower_case, n=1)
     if near:
         return f"did you mean {by_lower_case[near[0]]!r}?"
-    more = f" and {len(words) - MAX_SHOWN} more" if len(words) > MAX_SHOWN else ""
-    return f"available: {', '.join(words[:MAX_SHOWN])}{more}"
+    return f"available: {some_of(words, MAX_SHOWN)}"

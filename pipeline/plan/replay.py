@@ -8,7 +8,7 @@ it did not find all of them again: their rows now have other uuids, and would be
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, fields, replace
+from dataclasses import fields, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -159,7 +159,9 @@ def inherited(options: PlanOptions, plan: Plan, directory: Directory) -> PlanOpt
     given["mapping"], given["target"] = plan.mapping.name, plan.target
     given["max_batch_events"], given["max_batch_bytes"] = plan.limits.batch_events, plan.limits.batch_bytes
     given["settings"] = {**sealed.settings, **options.settings}
-    own = {one.name for one in fields(PlanOptions) if getattr(options, one.name) != _default(one)} - {"settings"}
+    default = PlanOptions()
+    own = {one.name for one in fields(PlanOptions) if getattr(options, one.name) != getattr(default, one.name)}
+    own -= {"settings"}
     merged = replace(options, **{name: value for name, value in given.items() if name not in own})
     for name in ("collapse_identical", "limit"):
         if getattr(merged, name) != given[name]:
@@ -168,10 +170,6 @@ def inherited(options: PlanOptions, plan: Plan, directory: Directory) -> PlanOpt
                 hint=f"leave --{name.replace('_', '-')} out: the earlier plan's value applies",
             )
     return merged
-
-
-def _default(field: Any) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def _uuids_of_lines(phase: str, plan: Plan, directory: Directory) -> Iterator[bytes]:

@@ -14,7 +14,6 @@ import numpy as np
 
 from pipeline.encoder.updates import SealedGroup, SealedLink, SealedPerson
 from pipeline.identity.groups import GroupHistory
-from pipeline.models import Part
 from pipeline.plan.sealed.directory import Directory, LinesWriter
 from pipeline.plan.settled import Settled
 from pipeline.plan.window_index import GROUPS, GroupIndex, IdentityIndex
@@ -36,10 +35,6 @@ class Series(msgspec.Struct, frozen=True):
     max_merges: int | None
     groups: GroupIndex
     files: Collection[str]
-
-    def only_new(self, parts: Iterable[Part]) -> Iterator[Part]:
-        """The parts to read."""
-        return (part for part in parts if part.file in self.files)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from pipeline.delivery.destination import Response
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.encoder.updates import GROUP_EVENT, PROFILE_EVENT, merge_event
 from pipeline.errors import Unfinished
-from pipeline.ledger import read_totals
+from pipeline.ledger import Totals, read_totals
 from pipeline.management import ManagementClient
 from pipeline.management.client import management_address
 from pipeline.plan.sealed.contents import check_tables, planned_days, sealed_lines
@@ -167,9 +167,12 @@ class Target:
     @cached_property
     def own_unknown(self) -> bool:
         """Whether the plan's own events cannot be distinguished from others, and some of them may have landed."""
-        if self.own or self.directory is None:
-            return False
-        totals = read_totals(self.directory.ledger)
+        return not self.own and self.begun
+
+    @cached_property
+    def begun(self) -> bool:
+        """Whether something of the plan was sent: then its own persons cannot be distinguished from others."""
+        totals = Totals() if self.directory is None else read_totals(self.directory.ledger)
         return bool(totals.settled or totals.in_doubt)
 
     @cached_property

@@ -18,7 +18,7 @@ from pipeline.proof.enclosed import is_plain, refuse_irregular
 from pipeline.proof.receipt import Stated, input_of, planned_of, sending_of, unproved_of
 from pipeline.report.contents import NO_RESULTS, Results, results_of
 from pipeline.report.state import PlanStatus, state_of
-from pipeline.text import pluralize
+from pipeline.text import pluralize, some_of
 from pipeline.timestamps import is_later
 
 MOST_NAMED = 5
@@ -80,8 +80,7 @@ def outcome(name: str, wrong: list[str], right: str) -> Checked:
     """The result of a check: failed if anything is wrong."""
     if not wrong:
         return Checked(name, "ok", right)
-    more = f"; and {len(wrong) - MOST_NAMED:,} more" if len(wrong) > MOST_NAMED else ""
-    return Checked(name, "failed", "; ".join(wrong[:MOST_NAMED]) + more)
+    return Checked(name, "failed", some_of(wrong, MOST_NAMED, "; "))
 
 
 class Folder(NamedTuple):

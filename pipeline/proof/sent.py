@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from itertools import chain
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from pipeline.plan.requests.query import SENT, add_ledger, line_states, opened
 from pipeline.plan.requests.store import read_events
 from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, sealed_file
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.timestamps import SECOND, format_utc
+from pipeline.timestamps import format_utc, read_iso
 from pipeline.uuids import uuid_text
 
 SETTLED, IN_DOUBT = "settled", "in doubt"
@@ -106,7 +105,7 @@ class SentEvents:
                 if state := next(states):
                     sent = read_event(event)
                     distinct_id = sent.properties.distinct_id
-                    time = _instant(sent.timestamp)
+                    time = read_iso(sent.timestamp).us
                     ids.append((distinct_id, 1, time, time))
                     line = SentLine(phase, sent.uuid, sent.event, distinct_id, sent.timestamp, state, file, row)
                     yield SentEvent(line, event)
@@ -127,9 +126,3 @@ def opened_sent(plan: Plan, directory: Directory) -> Iterator[SentEvents]:
     """What was sent of a plan, read from its directory."""
     with opened(directory) as database:
         yield SentEvents(database, plan, directory)
-
-
-def _instant(timestamp: str) -> int:
-    """The time of an event in µs UTC."""
-    moment = datetime.fromisoformat(timestamp)
-    return int(moment.replace(microsecond=0).timestamp()) * SECOND + moment.microsecond

@@ -19,7 +19,7 @@ from pipeline.plan.samples.source_pairs import SourcePair, SourcePairs
 from pipeline.plan.sealed.contents import planned_days, sealed_lines
 from pipeline.plan.sealed.directory import PHASES, Directory
 from pipeline.plan.sealed.discarded import discarded_of
-from pipeline.plan.sealed.manifest import FORMAT, Example, Plan
+from pipeline.plan.sealed.manifest import FORMAT, Example, Plan, PlanHead, read_head
 from pipeline.report.records import (
     PausedFunction,
     PreflightResult,
@@ -335,7 +335,7 @@ def sending_rate(found: SendingRate, plan: str) -> MeasuredRate | None:
     return MeasuredRate(sum(found.settled.values()) / seconds, "sent", plan, sum(found.failed.values()))
 
 
-def rehearsal_rate(run: ApplyResult | _Run | None, plan: str) -> MeasuredRate | None:
+def rehearsal_rate(run: ApplyResult | None, plan: str) -> MeasuredRate | None:
     """Events by the time that a rehearsal took; None without one."""
     return MeasuredRate(run.events.made / run.seconds, "rehearsed", plan) if run is not None and run.seconds else None
 
@@ -347,24 +347,10 @@ def _active(settled: Mapping[int, int]) -> int:
     return len(times[:1]) + sum(step if step <= _PAUSE else 1 for step in steps)
 
 
-class _Head(msgspec.Struct):
-    format: str = ""
-    target: str = ""
-
-
-class _Sent(msgspec.Struct):
-    made: int = 0
-
-
-class _Run(msgspec.Struct):
-    seconds: float = 0
-    events: _Sent = msgspec.field(default_factory=_Sent)
-
-
 class _Rehearsed(msgspec.Struct):
     """What the rate of an earlier plan needs of its report, whatever else that has."""
 
-    rehearsal: _Run | None = None
+    rehearsal: ApplyResult | None = None
 
 
 def earlier_rate(directory: Directory, target: str) -> MeasuredRate | None:
@@ -373,7 +359,7 @@ def earlier_rate(directory: Directory, target: str) -> MeasuredRate | None:
         return None
     rehearsed = None
     for other in _newest_beside(directory):
-        if read_record(other.plan, _Head) != _Head(FORMAT, target):
+        if read_head(other) != PlanHead(FORMAT, target):
             continue
         name = other.path.resolve().name
         with suppress(OSError, BackcastError):

@@ -13,7 +13,7 @@ from pipeline.mask import MASK
 from pipeline.plan.diff.result import CodeChange, Diff, PropertyChange, Setting, Shift
 from pipeline.plan.sealed.directory import EVENTS
 from pipeline.report.terminal.tables import show_more, show_table, text
-from pipeline.text import plural, pluralize
+from pipeline.text import plural, pluralize, some_of
 from pipeline.validator.codes import meaning
 
 MOST_LINES = 40
@@ -174,8 +174,7 @@ def _names_and_days(console: Console, diff: Diff) -> None:
 
 
 def _codes(changes: Sequence[CodeChange]) -> str:
-    shown = ", ".join(f"{one.code} {one.a:,} → {one.b:,}" for one in changes[:4])
-    return shown + (f", and {len(changes) - 4:,} more" if len(changes) > 4 else "")
+    return some_of([f"{one.code} {one.a:,} → {one.b:,}" for one in changes], 4)
 
 
 def shift_in_words(shift: Shift) -> str:

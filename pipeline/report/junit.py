@@ -32,7 +32,7 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Case(NamedTuple):
-    """A test case. `level` is `stop`, `warning`, `notice`, or `ok` if nothing was found; `lines` are its text."""
+    """A test case. `level` is that of a check, or `ok` if nothing was found; `lines` are its text."""
 
     name: str
     level: str = "ok"

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from pipeline.errors import BackcastError
-from pipeline.files import private, write_atomically
+from pipeline.files import private, write_atomically, write_json
 from pipeline.models import Finding, OwnCode
 from pipeline.plan.in_bucket import copy_results
 from pipeline.plan.sealed.directory import Directory
@@ -16,7 +16,6 @@ from pipeline.plan.sealed.facts import Coverage, Drift, HoursSeal
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import NO_RESULTS, Report, Results, build_report, phases_of
 from pipeline.report.page.check_words import command_of
-from pipeline.report.records import write_record
 from pipeline.report.results import status_result
 from pipeline.report.sections.people import merges
 from pipeline.report.state import read_status
@@ -132,7 +131,7 @@ def write_report(directory: Directory, plan: Plan, new: Results = NO_RESULTS) ->
         results = msgspec.structs.replace(results, applied=applied)
     report = build_report(directory, plan, results, status.state)
     write_atomically(directory.report_html, render(report).encode("utf-8", "backslashreplace"))
-    write_record(directory.report_json, report_object(report))
+    write_json(directory.report_json, report_object(report))
 
 
 def update_report(directory: Directory, plan: Plan, warn: Callable[[str], None], new: Results = NO_RESULTS) -> None:

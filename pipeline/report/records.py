@@ -11,17 +11,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
 from pipeline.errors import UnsafePlan
-from pipeline.files import private, sync_folder, write_atomically
+from pipeline.files import private, sync_folder, write_atomically, write_json
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.text import printable
+from pipeline.timestamps import utc_now
 
 if TYPE_CHECKING:
     from pipeline.preflight.run import Preflight
@@ -41,11 +42,6 @@ def read_record(path: Path, kind: type[Record]) -> Record | None:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-
-
-def write_record(path: Path, record: object) -> None:
-    """Write a JSON file whole or not at all, with indents. Raises OSError."""
-    write_atomically(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
 
 
 class _Planned(msgspec.Struct):
@@ -107,9 +103,8 @@ def read_preflight(directory: Directory) -> PreflightResult | None:
 def write_preflight(directory: Directory, digest: str, to: str, most: str, preflight: Preflight) -> None:
     """Record a preflight. Raises OSError."""
     checks = list(preflight.checks)
-    at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    result = PreflightResult(digest=digest, to=to, project=preflight.project_id, at=at, most=most, checks=checks)
-    write_record(directory.preflight, result)
+    result = PreflightResult(digest=digest, to=to, project=preflight.project_id, at=utc_now(), most=most, checks=checks)
+    write_json(directory.preflight, result)
 
 
 class PausedFunction(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,7 +158,7 @@ def paused_in(directory: Directory) -> Sequence[PausedFunction]:
 def write_paused(directory: Directory, record: PausedFunctions) -> None:
     """Write the record durably, or remove it if it has no function any more."""
     if record.functions:
-        write_record(directory.paused, record)
+        write_json(directory.paused, record)
     else:
         directory.paused.unlink(missing_ok=True)
         sync_folder(directory.path)

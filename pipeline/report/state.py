@@ -18,10 +18,10 @@ from pipeline.plan.sealed.discarded import discarded_of
 from pipeline.plan.sealed.freshness import not_ready
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import NO_RESULTS, Report, Results, latest_canary, results_of
-from pipeline.report.open_points import open_points
 from pipeline.report.plan_command import plan_command, stop_options
 from pipeline.report.records import PausedFunction, named, paused_in
 from pipeline.report.results import CanaryResult, SentCounts, StatusResult, status_result
+from pipeline.report.wording import to_check
 from pipeline.targets import address_of, has_files, is_loopback
 from pipeline.text import pluralize, printable, quoted
 
@@ -272,7 +272,7 @@ def _step(
         return NextStep("Fix the failed checks and plan again. Until then it can only be rehearsed:", rehearse)
     if not plan.events.made:
         return NextStep("This plan sends nothing.", "")
-    points = len(open_points(plan, to))
+    points = len(to_check(plan, to))
     if state == "rehearsed":
         undone = f" {pluralize(merges, 'merge')} cannot be undone." if merges > ended else ""
         open_ = f"Look at {pluralize(points, 'thing')} to check, then send" if points else "Send"

@@ -6,6 +6,7 @@ from msgspec import UNSET
 
 from pipeline.models import Finding
 from pipeline.plan.sealed.manifest import Plan
+from pipeline.targets import has_files, is_loopback
 from pipeline.text import pluralize, printable
 
 DECISIONS = {
@@ -151,6 +152,8 @@ ADVICE = {
     "merge_approval": "read which ids are merged and why; `apply` asks for this number, and `plan --persons identified`"
     " plans no merge of anonymous ids",
     "no_target": "plan again with --for us or --for eu, or with --for URL for a service of your own",
+    "warnings": "read what each code means, and its first row, in the chapter of warnings; `explain` shows such a row",
+    "sampled": "nothing; a value that only a few events have may be missing from what is said about values",
     "limit": "plan again without --limit before anything is sent",
     "joined_users": "read the records of these ids (`where` in identities.parquet), and decide with --joined-users;"
     " your own pairs (--identities) come before",
@@ -194,13 +197,13 @@ def mapping_of(plan: Plan) -> str:
     return plan.tool if name == plan.tool else f"{name} ({plan.tool})"
 
 
-NO_TARGET = "no target chosen"
-FOR_ANY = "the plan is for a service that follows the written contract; PostHog needs --for us or --for eu"
-
-
-def has_target(plan: Plan) -> bool:
-    """Whether a person chose what service a plan is for, be it by the dialect alone."""
-    return bool(plan.target) or plan.options.dialect == "posthog"
+def to_check(plan: Plan, to: str = "", *, begun: bool = False) -> list[Finding]:
+    """What a person has to check before the plan is sent: what its checks found and nobody accepted. The address `to`,
+    if it is known, answers what is open about the target, and once sending has `begun`, the merges are approved."""
+    answered = {"no_target"} if to or begun else set()
+    if begun or is_loopback(to):
+        answered.add("merge_approval")
+    return [check for check in plan.gates if check.level != "accepted" and check.name not in answered]
 
 
 _FILES = {"sending": "writing", "sent": "written", "verified": "written and verified"}
@@ -212,8 +215,6 @@ def state_in_words(state: str, refused: int, checks: int = 0, to: str = "") -> s
 
     `to` is the address that the plan is sent to, where that began.
     """
-    from pipeline.targets import has_files
-
     if has_files(to) and state in _FILES:
         return _FILES[state]
     words = STATES.get(state, state).format(refused=refused)

@@ -14,6 +14,7 @@ from pipeline.options import PlanOptions
 from pipeline.plan.requests.store import read_events
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.plan.sealed.phases import EVENTS, PHASES
+from tests.support.plan_facts import found
 from tests.support.planned_events import planned_events
 
 HERE = Path(__file__).parent
@@ -74,7 +75,7 @@ def golden(name: str, home: Any = SAMPLES) -> str:
         plan = plan_export([f"{home}/{file}" for file in sample.files], place, PlanOptions(as_of=AS_OF, **sample.asked))
         _, directory = open_plan(place)
         told = {name: getattr(plan, name) for name in ("sentence", "verdict", "skips", "rejects", "warnings")}
-        lines = [msgspec.json.encode(told | {"gates": [[gate.name, gate.level] for gate in plan.gates]})]
+        lines = [msgspec.json.encode(told | {"gates": [[gate.name, gate.level] for gate in found(plan.gates)]})]
         for phase in PHASES:
             if phase == EVENTS:
                 lines.extend(planned_events(place))

@@ -29,6 +29,7 @@ from pipeline.options import PlanOptions
 from pipeline.transform.facts import facts_file
 from tests.support.commands import in_process
 from tests.support.identity_pairs import SeenId
+from tests.support.plan_facts import found
 from tests.support.services import NOW
 from tests.support.stated import add_seen, statements
 
@@ -121,8 +122,8 @@ def test_a_plan_stops_for_two_spellings_and_integers_join_them(tmp_path: Path, w
         )
         for number, some in enumerate((asked, asked | {"integers": "user_id"}))
     ]
-    assert [(gate.name, gate.level, gate.count) for gate in plans[0].gates] == [("split_ids", "stop", 1)]
-    assert (plans[1].gates, plans[1].people.profiles.people) == ([], 1)
+    assert [(gate.name, gate.level, gate.count) for gate in found(plans[0].gates)] == [("split_ids", "stop", 1)]
+    assert (found(plans[1].gates), plans[1].people.profiles.people) == ([], 1)
     draft = tmp_path / "draft.yaml"
     assert in_process("mapping", "new", export, "-o", draft).returncode == 0
     assert "integers: [user_id]" in draft.read_text(encoding="utf-8")

@@ -185,7 +185,8 @@ def test_refused_events_are_reported_and_do_not_keep_a_window_open(tmp_path: Pat
 
 
 def test_a_day_waits_for_the_hours_that_its_files_lack(tmp_path: Path, service: LocalService) -> None:
-    """It says which; `missing: done` sends the others and keeps the hour in the history until its file comes."""
+    """It says which; `missing: done` sends the others and keeps the hour in the history, even if the
+    state is lost, until its file comes."""
 
     def put_hours(day: int, *without: int) -> list[dict[str, Any]]:
         rows = [row(day, hour, timestamp=f"2024-01-{day:02d}T{hour:02d}:30:00Z") for hour in range(24)]
@@ -209,6 +210,9 @@ def test_a_day_waits_for_the_hours_that_its_files_lack(tmp_path: Path, service: 
     assert sent_once(service, [*rows, *others])
     windows, _ = read_history(state_file(load_job(job).state))
     assert [window.detail for window in windows] == ["no file for 2024-01-01 13:00 to 14:00 (2 hours)", ""]
+    for file in state_file(load_job(job).state).parent.glob("state.sqlite*"):
+        file.unlink()
+    run(job)  # makes the lost state again
     assert "no file for 2024-01-01 13:00 to 14:00 (2 hours)" in ran(job, "--history")[1]
     put_hours(1)
     run(job)

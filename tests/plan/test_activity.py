@@ -136,7 +136,7 @@ def test_events_that_differ_in_time_and_uuid_alone_have_one_hash() -> None:
 
 
 COLUMNS = ("event=event", "distinct_id=who", "timestamp=at", "uuid=id")
-WORDS = ["-m", "generic", *(word for column in COLUMNS for word in ("--set", column))]
+WORDS = ["-m", "generic", "--for", "us", *(word for column in COLUMNS for word in ("--set", column))]
 
 
 def planted(directory: Path, *, faults: bool) -> Path:
@@ -164,7 +164,7 @@ def test_planted_faults_are_found_and_nothing_in_a_clean_twin(call: Any, tmp_pat
     """Each with count, share, file and rows, whatever the number of workers; the remedy removes the bot. Identical rows
     without a key have a warning of their own, and equal rows of one key are one event."""
     clean = planted(tmp_path / "clean", faults=False)
-    assert call("plan", clean, *WORDS, "-o", tmp_path / "p0", "--json").json["gates"] == []
+    assert call("plan", clean, *WORDS, "-o", tmp_path / "p0", "--json").json["verdict"] == "ready"
     source = planted(tmp_path / "faulty", faults=True)
     plans = [
         call("plan", source, *WORDS, "-o", tmp_path / f"p{n}", "--json", "--workers", workers, "--as-of", "2024-01-01")

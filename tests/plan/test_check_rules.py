@@ -35,7 +35,8 @@ def test_any_check_can_stop_a_plan_and_an_accepted_one_no_longer_does(call: Any,
     failures = [case.get("name") for case in ET.parse(file).iterfind(".//testcase[failure]")]
     assert failures == ["spike"]
     everything = call("plan", source, *words, "-o", plan, "--stop-on", "all", "--json")
-    assert levels(everything) == dict.fromkeys(("missing_files", "renamed_event", "spike"), "stop")
+    found = dict.fromkeys(("missing_files", "renamed_event", "spike"), "stop")
+    assert levels(everything) == found | {"no_target": "open"}
     accepted = call(
         "plan", source, *words, "-o", plan, "--stop-on", "spike", "--accept", "spike=campaign of January", "--json"
     )
@@ -54,8 +55,24 @@ def test_a_file_says_what_applies_to_each_check(call: Any, source: Path, tmp_pat
         "missing_files: ignore\nspike: {level: stop, spike_times: 40}\nrenamed_event: {accept: a new tracking plan}\n"
     )
     words = (source, *generic(), "-o", tmp_path / "plan", "--checks", file, "--json")
-    assert levels(call("plan", *words)) == {"renamed_event": "accepted"}
-    assert levels(call("plan", *words, "--spike", "6")) == {"spike": "stop", "renamed_event": "accepted"}
+    assert levels(call("plan", *words)) == {"no_target": "open", "renamed_event": "accepted"}
+    found = levels(call("plan", *words, "--for", "us", "--spike", "6"))
+    assert found == {"spike": "stop", "renamed_event": "accepted"}
+
+
+def test_what_a_plan_leaves_open_is_decided_by_name(call: Any, tmp_path: Path) -> None:
+    """It changes no verdict until a rule makes it stop; an accepted one is nothing to check any more."""
+    (tmp_path / "clean.jsonl").write_text(
+        '{"event": "Seen", "distinct_id": "u-1", "timestamp": "2023-01-01T00:00:00Z", "uuid": "u"}\n'
+    )
+    words = ("plan", tmp_path / "clean.jsonl", *generic(), "-o", tmp_path / "plan")
+    left, stopped = call(*words, "--json"), call(*words, "--stop-on", "no_target", "--json")
+    assert (left.code, left.json["verdict"], levels(left)) == (0, "ready", {"no_target": "open"})
+    assert (stopped.code, stopped.json["verdict"], levels(stopped)) == (4, "not-ready", {"no_target": "stop"})
+    accepted = call(*words, "--accept", "no_target=a service of our own")
+    assert accepted.out.splitlines()[0] == "State: ready"
+    assert "ACCEPTED no_target" in accepted.out
+    assert "accepted: no_target" in re.sub("<.*?>", "", (tmp_path / "plan" / "report.html").read_text())
 
 
 @pytest.mark.parametrize(

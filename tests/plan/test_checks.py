@@ -12,7 +12,7 @@ from pipeline.models import Finding
 from pipeline.plan.checks import CHECKS, PlanFacts, check, parse_limit, run_checks
 from pipeline.report.wording import ADVICE
 from tests.support.commands import generic
-from tests.support.plan_facts import facts
+from tests.support.plan_facts import facts, found
 from tests.support.tiny_tool import DAY, HOUR, THEN, make_plan, planned, row, write
 
 ROOT = Path(__file__).parent.parent.parent
@@ -26,9 +26,9 @@ def test_rejects_are_allowed_up_to_the_limit() -> None:
         ("29%", 30, 100, True), ("0.1%", 3, 3000, False), ("0.1%", 4, 3000, True), ("0.07%", 7, 10_000, False),
         ("100%", 5, 5, False), ("0%", 1, 5, True),
     ):  # fmt: skip
-        found = run_checks(facts(rejected=rejected, read=read, limit=text))
-        assert ("max_rejects" in {one.name for one in found if one.level == "stop"}) == stops, (text, rejected)
-        assert (found == []) == (rejected == 0), (text, rejected)
+        findings = run_checks(facts(rejected=rejected, read=read, limit=text))
+        assert ("max_rejects" in {one.name for one in findings if one.level == "stop"}) == stops, (text, rejected)
+        assert (findings == []) == (rejected == 0), (text, rejected)
     (finding,) = run_checks(facts(rejected=2, read=400, limit="0.25%"))
     assert (finding.level, finding.detail) == ("stop", "2 of 400 rows (0.50%) rejected (limit 0.25%)")
     (finding,) = run_checks(facts(rejected=1, read=100, limit="10%", rejected_bytes=500, bytes_read=1000))
@@ -45,7 +45,7 @@ def test_a_plan_with_too_many_rejects_is_not_ready(tmp_path: Path) -> None:
     """Each code is counted with its first row, the most frequent first."""
     file = write(tmp_path / "a.jsonl", [row(key="a"), row(id=""), row(id=""), "{"])
     strict = make_plan(tmp_path / "strict", [file], allowed=parse_limit("2")).plan
-    (stop,) = strict.gates
+    (stop,) = found(strict.gates)
     assert (stop.name, stop.level, stop.count) == ("max_rejects", "stop", 3)
     assert stop.examples == [
         "missing_distinct_id (2), the first in row 2 of a.jsonl", "bad_json (1), the first in row 4 of a.jsonl",
@@ -53,7 +53,7 @@ def test_a_plan_with_too_many_rejects_is_not_ready(tmp_path: Path) -> None:
     assert (strict.verdict, strict.ready) == ("not-ready", False)
     lax = make_plan(tmp_path / "lax", [file], allowed=parse_limit("3")).plan
     assert (lax.verdict, lax.rejects) == ("warnings", {"bad_json": 1, "missing_distinct_id": 2})
-    assert [(gate.name, gate.level, gate.detail) for gate in lax.gates] == [
+    assert [(gate.name, gate.level, gate.detail) for gate in found(lax.gates)] == [
         ("rejects", "warning", "3 of 4 rows (75.00%) rejected (limit 3)")
     ]
 
@@ -119,7 +119,7 @@ def test_a_check_is_one_function(tmp_path: Path) -> None:
         made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k")])])
     finally:
         CHECKS.pop()
-    assert made.plan.gates == [Finding("too_quiet", "stop", "one event is not much")]
+    assert found(made.plan.gates) == [Finding("too_quiet", "stop", "one event is not much")]
     assert made.plan.verdict == "not-ready"
 
 
@@ -127,7 +127,7 @@ def test_a_plan_without_findings_is_ready(tmp_path: Path) -> None:
     """No failed check, no warning. Duplicates are a count: every export has some, and there is nothing to do about
     them."""
     plan = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k"), row(key="k")])]).plan
-    assert (plan.verdict, plan.ready, plan.gates, plan.warnings) == ("ready", True, [], {})
+    assert (plan.verdict, plan.ready, found(plan.gates), plan.warnings) == ("ready", True, [], {})
     assert plan.skips == {"duplicate_event": 1}
 
 

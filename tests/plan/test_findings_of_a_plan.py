@@ -32,7 +32,7 @@ def planted(directory: Path, *, faults: bool) -> Path:
 
 def test_each_planted_fault_is_named_and_nothing_in_a_clean_twin(call: Any, tmp_path: Path) -> None:
     """Each has level, count and examples in JSON, and for people what to do about it; one gap is one check."""
-    words = generic()
+    words = (*generic(), "--for", "us")
     clean = planted(tmp_path / "clean", faults=False)
     assert call("plan", clean, *words, "-o", tmp_path / "clean-plan", "--json").json["gates"] == []
     source = planted(tmp_path / "faulty", faults=True)

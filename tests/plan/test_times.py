@@ -132,7 +132,7 @@ def planned_at(folder: Path, written: str, **asked: Any) -> Plan:
 
 def test_a_date_is_midnight_in_the_named_zone(tmp_path: Path) -> None:
     """Midnight needs a zone."""
-    (stop, _) = planned_at(tmp_path / "none", "2021-03-27").gates
+    (stop, *_) = planned_at(tmp_path / "none", "2021-03-27").gates
     assert "name the zone of that clock with --timezone" in stop.detail
     assert planned_at(tmp_path / "zone", "2021-03-27", timezone="Europe/Berlin").first == "2021-03-26T23:00:00Z"
 
@@ -150,7 +150,7 @@ def test_a_date_is_midnight_in_the_named_zone(tmp_path: Path) -> None:
 )
 def test_a_time_in_another_form_names_the_setting(tmp_path: Path, written: str, forms: list[str]) -> None:
     """It can be pasted: with it, the plan has the event."""
-    (stop, _) = planned_at(tmp_path / "iso", written).gates
+    (stop, *_) = planned_at(tmp_path / "iso", written).gates
     assert re.findall(r"--set timestamp_format='([^']*)'", stop.detail) == forms
     for number, form in enumerate(forms):
         asked = {"settings": {"timestamp_format": form}, "timezone": "UTC"}
@@ -162,7 +162,7 @@ def test_a_time_in_another_form_names_the_setting(tmp_path: Path, written: str, 
 def test_a_time_that_is_read_in_one_way_decides_for_the_others(tmp_path: Path, mark: str, day: str, form: str) -> None:
     """Although there are fewer such rows, and for all rows."""
     times = [day.format(mark), *[f"03{mark}04{mark}2024"] * 5]
-    (stop, _) = planned_at(tmp_path / "a", '"\nSeen,u-1,"'.join(times)).gates
+    (stop, *_) = planned_at(tmp_path / "a", '"\nSeen,u-1,"'.join(times)).gates
     assert re.findall(r"timestamp_format='([^']*)'", stop.detail) == [form.format(mark)]
     assert "6 of them can be sent" in stop.detail
 
@@ -170,10 +170,10 @@ def test_a_time_that_is_read_in_one_way_decides_for_the_others(tmp_path: Path, m
 def test_rows_with_nan_name_the_setting_that_reads_them(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"e": "Seen", "u": "u-1", "t": 1609459200, "x": [NaN, -Infinity]}\n', "utf-8")
     asked = {"event": "e", "distinct_id": "u", "timestamp": "t", "timestamp_unit": "s"}
-    (stop, _) = plan_export(tmp_path / "a.jsonl", tmp_path / "p", PlanOptions(mapping="generic", settings=asked)).gates
+    (stop, *_) = plan_export(tmp_path / "a.jsonl", tmp_path / "p", PlanOptions(mapping="generic", settings=asked)).gates
     assert "1 of them can be sent: plan with --set nan=null" in stop.detail
     asked["nan"] = "null"
-    assert plan_export(tmp_path / "a.jsonl", tmp_path / "q", PlanOptions(mapping="generic", settings=asked)).gates == []
+    assert plan_export(tmp_path / "a.jsonl", tmp_path / "q", PlanOptions(mapping="generic", settings=asked)).ready
 
 
 def test_a_doubtful_hour_is_shown_as_on_the_clock() -> None:

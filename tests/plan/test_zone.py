@@ -17,7 +17,7 @@ from pipeline.plan.checks import run_checks
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan, load
 from pipeline.plan.zone import judge_zone
-from tests.support.plan_facts import facts
+from tests.support.plan_facts import facts, found
 from tests.support.tiny_tool import AS_OF
 
 PST = [-28_813, -28_840, -28_829, -28_819, -28_820, -28_805, -28_841]
@@ -50,7 +50,7 @@ def planned(place: Path, clocks: list[tuple[datetime, int]], *zones: str) -> Pla
 
 def levels(plan: Plan) -> dict[str, str]:
     """The checks that gave a finding, with their levels."""
-    return {gate.name: gate.level for gate in plan.gates}
+    return {gate.name: gate.level for gate in found(plan.gates)}
 
 
 def evidence(plan: Plan) -> list[tuple[Any, ...]]:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from pipeline.ledger import RunHistory, SendingRate
-from pipeline.models import Finding
+from pipeline.models import Finding, SealedOptions
+from pipeline.options import PlanOptions
+from pipeline.plan.checks import run_checks, verdict_of
 from pipeline.plan.checks.rows import REMEDIES
 from pipeline.plan.samples.source_pairs import SentProperty, SourceField, SourcePair, SourcePairs
-from pipeline.plan.sealed.facts import SampleSize
 from pipeline.plan.sealed.freshness import check_applicable
 from pipeline.plan.sealed.manifest import EventCounts, Example, MappingSeal, PeopleSeal, ProfilesSeal, RowCounts
 from pipeline.plan.statistics.coverage import Coverage, EventCoverage, FieldCoverage, Totals
-from pipeline.plan.statistics.drift import Drift, LeftOut, Period, PropertySummary
+from pipeline.plan.statistics.drift import Drift, DriftFacts, LeftOut, Period, PropertySummary
 from pipeline.report.contents import MeasuredRate, Project, Report, Results, build_report, project_of
 from pipeline.report.page.check_words import in_one_line
 from pipeline.report.page.first_screen import first_screen
@@ -31,11 +32,10 @@ from pipeline.report.wording import advice_of, zone_proof
 from pipeline.timestamps import WITHOUT_OFFSET
 from pipeline.verify.findings import CellCounts, FoundCounts, Verification
 from tests.golden.report.small_plan import part, plan_directory, small_plan
+from tests.support.plan_facts import facts
 
 FIRST = date(2022, 1, 3)
 SAMPLED = "Values of properties are examined in a sample of 60 of 90 events, duplicates included"
-NOTHING_OPEN = {"warnings": {}, "events": EventCounts(12, {"events": 12})}
-"""A plan that leaves nothing open by itself."""
 
 
 def report_of(
@@ -57,55 +57,54 @@ def test_names_that_differ_in_case_or_spaces_are_neighbours(tmp_path: Path) -> N
 def test_checks_stand_worst_first_and_the_weightiest_are_open(tmp_path: Path) -> None:
     """What stops comes first, with a remedy to paste; two are open, and of twelve the lines after the tenth are
     folded together."""
-    gates = [Finding("other", "warning", "a"), Finding("max_rejects", "stop", "b")]
-    banner = first_screen(report_of(tmp_path, gates=gates, **NOTHING_OPEN)).banner
+    gates = [Finding("max_rejects", "stop", "b"), Finding("other", "warning", "a")]
+    banner = first_screen(report_of(tmp_path, gates=gates)).banner
     assert [problem.check.level for problem in banner.checks] == ["stop", "warning"]
     assert banner.checks[0].remedy[1] == "backcast rejects 'my plan'"
-    ready = first_screen(report_of(tmp_path, state="ready", gates=gates, verdict="warnings", **NOTHING_OPEN)).banner
+    ready = first_screen(report_of(tmp_path, state="ready", gates=gates, verdict="warnings")).banner
     assert (banner.title, ready.title) == ("Not ready", "Ready, 2 things to check")
     gates = [Finding(f"check {number}", "warning", f"{number} days: 2024-01-0{number}") for number in range(1, 13)]
     stop = Finding("zone", "stop", "the times are not UTC")
-    two, most, twelve = (
-        first_screen(report_of(tmp_path, gates=gates[:count], **NOTHING_OPEN)).banner for count in (2, 11, 12)
-    )
+    two, most, twelve = (first_screen(report_of(tmp_path, gates=gates[:count])).banner for count in (2, 11, 12))
     assert [problem.open for problem in two.checks] == [True, True]
     assert (len(most.checks), most.more) == (11, [])
     assert [problem.line for problem in twelve.more] == ["11 days", "12 days"]
     assert {problem.open for problem in twelve.checks} == {False}
-    stopped = first_screen(report_of(tmp_path, gates=[*gates, stop], **NOTHING_OPEN)).banner
+    stopped = first_screen(report_of(tmp_path, gates=[stop, *gates])).banner
     assert [problem.open for problem in stopped.checks] == [True, *[False] * 9]
 
 
 def test_what_the_plan_leaves_open_is_to_check_on_the_first_screen(tmp_path: Path) -> None:
     """A zone that nothing confirms, ambiguous and skipped hours, merges, no target, a sample and other warnings: one
     line each, with the chapter that has more; what was approved by sending is no longer open."""
-    plan: dict[str, Any] = {
-        "verdict": "warnings", "gates": [], "target": "", "zone_evidence": [],
-        "warnings": {"ambiguous_time": 3, "nonexistent_time": 1, "clock_skew": 2},
-        "drift": Drift(events=90, examined=1, sample=SampleSize(60, 50, 1.5)),
-    }  # fmt: skip
-    report = report_of(tmp_path, "ready", **plan)
+    known = facts(
+        phases={"identities": 2, "events": 10},
+        options=SealedOptions(as_of=0, zones=(("America/New_York", ""),), limit=12),
+        warnings={"ambiguous_time": 3, "nonexistent_time": 1, "clock_skew": 2},
+        drift=DriftFacts(in_sample=" (in a sample of 60 of 90 events; the share is accurate to 5 percentage points)"),
+    )
+    gates = run_checks(replace(known, thresholds=PlanOptions()))
+    report = report_of(tmp_path, "ready", gates=gates, target="")
     banner = first_screen(report).banner
     assert [(problem.line, problem.chapter) for problem in banner.checks] == [
+        ("3 times are ambiguous (repeated hour at the end of DST)", "Time zone"),
+        ("1 time is nonexistent (skipped hour at the start of DST)", "Time zone"),
         ("No receive times confirm the time zone America/New_York", "Time zone"),
-        ("3 times are ambiguous (repeated hour at the end of DST)", "Warnings"),
-        ("1 time is nonexistent (skipped hour at the start of DST)", "Warnings"),
-        ("2 merges, which cannot be undone, to approve by number (--approve-merges 2)", "Merged identities"),
+        ("2 merges to approve by number", "Merged identities"),
         ("No target chosen (--for us, eu or a URL)", ""),
+        ("Only the first 12 rows are planned (--limit)", "Rows and files"),
         ("1 kind of warnings about events that are sent", "Warnings"),
-        (
-            "Values of properties are examined in a sample of 60 of 90 events, duplicates included",
-            "Properties over time",
-        ),
+        ("Values of properties are examined in a sample of 60 of 90 events", "Properties over time"),
     ]
-    assert banner.title == "Ready, 7 things to check"
+    assert banner.title == "Ready, 8 things to check"
+    assert verdict_of(gates[2:], Counter()) == "ready"
     page = render(report)
     number = page.partition(". Time zone <")[0].rpartition(">")[2]
     assert f"→ {number}. Time zone</span></summary>" in page
     assert f'<a href="#chapter-{number}">{number}. Time zone</a>' in page
     applied = StatusResult(digest="d", state="stopped", batches=BatchCounts(), events=SentCounts(12, 2, unsent=10))
-    stopped = first_screen(report_of(tmp_path / "b", "stopped", Results(applied=applied), **plan)).banner
-    assert len(stopped.checks) == 5
+    stopped = first_screen(report_of(tmp_path / "b", "stopped", Results(applied=applied), gates=gates)).banner
+    assert len(stopped.checks) == 6
 
 
 @pytest.mark.parametrize(
@@ -141,7 +140,7 @@ def test_a_check_is_one_line_with_its_first_place(name: str, example: str, count
 def test_a_check_has_a_command_to_paste(tmp_path: Path, name: str, command: str) -> None:
     """It has the plan, the export, the mapping and the day of the check."""
     gates = [Finding(name, "warning", "1 day with more events than usual: 2024-03-15 (8,161 events), 2024-03-17")]
-    (problem,) = first_screen(report_of(tmp_path, gates=gates, **NOTHING_OPEN)).banner.checks
+    (problem,) = first_screen(report_of(tmp_path, gates=gates)).banner.checks
     assert problem.command == command
 
 
@@ -181,7 +180,7 @@ def test_moods_and_folds_follow_the_state(tmp_path: Path) -> None:
             digest="", dry_run=False, balanced=True, seconds=1, batches=BatchCounts(made=3, sent=3),
             events=SentCounts(made=12 + refused, accepted=12, refused=refused),
         )  # fmt: skip
-        plan = {"verdict": "ready", "gates": [], "rejects": {}, "rows": RowCounts(10, 10, 0, 0), **NOTHING_OPEN}
+        plan = {"verdict": "ready", "gates": [], "rejects": {}, "rows": RowCounts(10, 10, 0, 0)}
         screen = first_screen(report_of(tmp_path, "ready", Results(rehearsal=run, rehearsed=found), **plan))
         tile = screen.tiles[-1][1][0]
         assert (tile.value, tile.mood, screen.banner.mood) == (
@@ -190,7 +189,7 @@ def test_moods_and_folds_follow_the_state(tmp_path: Path) -> None:
         assert ("refused 1 event" in screen.banner.sentence, "1 refused" in tile.note) == (bool(refused),) * 2
     gates = [Finding("spike", "warning", "a")]
     banners = {
-        state: first_screen(report_of(tmp_path, state, verdict="warnings", gates=gates, **NOTHING_OPEN)).banner
+        state: first_screen(report_of(tmp_path, state, verdict="warnings", gates=gates)).banner
         for state in ("rehearsed", "stopped", "sent", "verified", "differs")
     }
     assert [state for state, banner in banners.items() if banner.checks] == ["rehearsed", "stopped"]
@@ -202,7 +201,7 @@ def test_the_next_step_names_what_is_to_check(tmp_path: Path) -> None:
     """Before the rehearsal they are to be read, before sending to be decided; without any, nothing is said of them."""
     gates = [Finding("spike", "warning", "a"), Finding("level", "warning", "b")]
     found = [
-        next_step(report_of(tmp_path, state, verdict="ready", gates=some, **NOTHING_OPEN)).sentence
+        next_step(report_of(tmp_path, state, verdict="ready", gates=some)).sentence
         for state in ("ready", "rehearsed")
         for some in (gates, [])
     ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from pipeline.models import SealedOptions
+from pipeline.models import Finding, SealedOptions
 from pipeline.options import PlanOptions
 from pipeline.plan.checks import KeyConflicts, PlanFacts
 from pipeline.plan.sealed.manifest import PeopleSeal, RowCounts
@@ -26,5 +27,11 @@ def facts(*, events: int = 1, rejected: int = 0, read: int = 1, limit: str = "0"
         "people": PeopleSeal(),
         "zone": None,
     }
-    changed["thresholds"] = replace(changed.get("thresholds", PlanOptions()), max_rejects=limit)
+    given = changed.get("thresholds", PlanOptions())
+    changed["thresholds"] = replace(given, max_rejects=limit, target=given.target or "https://us.i.posthog.com")
     return PlanFacts(**good | changed)
+
+
+def found(gates: Iterable[Finding]) -> list[Finding]:
+    """What checks found in the data, without what the plan leaves open."""
+    return [one for one in gates if one.level != "open"]

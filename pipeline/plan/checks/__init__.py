@@ -33,13 +33,14 @@ from pipeline.plan.statistics.history import History
 from pipeline.plan.statistics.hours import HourHistory
 from pipeline.plan.statistics.unmatched import MissingReferences
 from pipeline.plan.zone import ZoneVerdict
+from pipeline.text import some_of
 
 if TYPE_CHECKING:
     from pipeline.plan.joined_rows import Unjoined
     from pipeline.plan.replay import ReplayFacts
     from pipeline.plan.scope import ScopeUsage
 
-Level = Literal["stop", "warning", "notice", "accepted"]
+Level = Literal["stop", "warning", "open", "notice", "accepted"]
 _LEVELS = get_args(Level)
 _EXAMPLES, _EXAMPLES_SHOWN = 20, 3
 STOPPED_BY_RULE = "stops this plan because --stop-on or the checks file says so"
@@ -104,6 +105,7 @@ class PlanFacts:
     `history` has the events to send by day, `hours` by quarter of an hour, and `paths` the files, as people see them;
     `unread` are files that are left out although their names are like those of files that are read.
     `unconverted` counts, by their code, the values that stop the plan because they cannot be converted, with the first.
+    `warnings` counts the warnings about rows by code, and `examples` has the first row of each code.
     `drift` has the properties by month, `unsafe` counts the events with large integers by event name and property, with
     the place of the first, and `row_at` gives the file and row of a place in words. `activity` shows how the events of
     each person follow each other. `copies` counts the rows that are duplicates, by the path of their file; `unjoined`
@@ -131,6 +133,8 @@ class PlanFacts:
     bytes_read: int = 0
     codes: Sequence[str] = ()
     coverage: Coverage | None = None
+    warnings: Mapping[str, int] = field(default_factory=dict)
+    examples: Mapping[str, Example] = field(default_factory=dict)
     drift: DriftFacts = field(default_factory=DriftFacts)
     tracking: TrackingSeal | msgspec.UnsetType = msgspec.UNSET
     unsafe: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
@@ -184,8 +188,7 @@ def finding_of(
     unless `level` is given.
     """
     count = len(examples) if count is None else count
-    more = f"; and {count - most:,} more" if count > most else ""
-    return stated(f"{sentence}: {'; '.join(examples[:most])}{more}", count, examples, level)
+    return stated(f"{sentence}: {some_of(examples, most, '; ', count=count)}", count, examples, level)
 
 
 def found_in_values(facts: PlanFacts, sentence: str, examples: Sequence[str]) -> Finding | None:
@@ -237,7 +240,7 @@ def levels_by_name() -> dict[str, str]:
 
 def verdict_of(findings: Sequence[Finding], warnings: Counter[str]) -> str:
     """The verdict on findings and warnings: `ready`, `warnings` or `not-ready`."""
-    levels = {finding.level for finding in findings} - {"accepted"}
+    levels = {finding.level for finding in findings} - {"accepted", "open"}
     if "stop" in levels:
         return "not-ready"
     return "warnings" if levels or +warnings else "ready"

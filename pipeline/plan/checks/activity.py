@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of
-from pipeline.text import are, pluralize, printable
+from pipeline.text import are, pluralize, printable, some_of
 from pipeline.timestamps import SECOND, format_utc
 
 _LEAST_REPEATED = 10
@@ -36,12 +36,10 @@ def near_duplicates(facts: PlanFacts) -> Finding | None:
     count = sum(found.repeated.values())
     if count < _LEAST_REPEATED or count * 100 <= facts.thresholds.repeated * events:
         return None
-    names = list(found.repeated.items())
-    shown = ", ".join(f"{printable(name, _CHARACTERS)} {number:,}" for name, number in names[:_NAMES_SHOWN])
-    more = f", {len(names) - _NAMES_SHOWN:,} more names" if len(names) > _NAMES_SHOWN else ""
+    names = [f"{printable(name, _CHARACTERS)} {number:,}" for name, number in found.repeated.items()]
     return finding_of(
         f"{count:,} of {pluralize(events, 'event')} ({count / events:.2%}) repeat an earlier event of the same person"
-        f" in the same second, with another uuid ({shown}{more})",
+        f" in the same second, with another uuid ({some_of(names, _NAMES_SHOWN, what='name')})",
         [
             f"{printable(one.name, _CHARACTERS)} at {format_utc(one.time // SECOND * SECOND)}"
             f" ({facts.row_at(one.row)} and {facts.row_at(one.other)})"

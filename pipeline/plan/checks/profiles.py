@@ -8,7 +8,7 @@ from pipeline.identity.settings import MAX_TYPES
 from pipeline.identity.summary import SeveralUsers
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of, stated
-from pipeline.text import pluralize, printable
+from pipeline.text import pluralize, printable, some_of
 
 _LEAST_DAYS, _LEAST_PEOPLE = 28, 50
 _SHOWN, _ID_CHARACTERS = 3, 80
@@ -41,11 +41,11 @@ def _undecided(sentence: str, count: int, largest: Sequence[SeveralUsers], optio
     """A finding about ids of several users, with the largest, their users, and the option that decides."""
     found = []
     for one in largest:
-        some = ", ".join(printable(user, _ID_CHARACTERS) for user in one.some)
-        more = f", and {one.users - len(one.some):,} more" if one.users > len(one.some) else ""
-        found.append(f"{printable(one.id, _ID_CHARACTERS)} has {pluralize(one.users, 'user')} ({some}{more})")
-    left = f"; and {count - _SHOWN:,} more" if count > _SHOWN else ""
-    return stated(f"{sentence}: {'; '.join(found[:_SHOWN])}{left}. {choices}", count, found, options=[option, "first"])
+        users = [printable(user, _ID_CHARACTERS) for user in one.some]
+        some = some_of(users, len(users), count=one.users)
+        found.append(f"{printable(one.id, _ID_CHARACTERS)} has {pluralize(one.users, 'user')} ({some})")
+    some = some_of(found, _SHOWN, "; ", count=count)
+    return stated(f"{sentence}: {some}. {choices}", count, found, options=[option, "first"])
 
 
 @check("resolved_share", "warning")

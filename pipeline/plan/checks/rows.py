@@ -9,7 +9,7 @@ from functools import lru_cache
 from pipeline.json_limits import NAN_IS_NULL
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, parse_limit, stated
-from pipeline.text import are, pluralize, printable
+from pipeline.text import are, pluralize, printable, some_of
 from pipeline.timestamps import WITHOUT_OFFSET
 
 _NAMES_SHOWN, _NAME_CHARACTERS = 10, 60
@@ -223,6 +223,5 @@ def names_of_the_scope_without_rows(facts: PlanFacts) -> Finding | None:
 
 def _some(unit: str, names: Sequence[str], count: int) -> str:
     """How many there are, and the first names."""
-    shown = [printable(name, _NAME_CHARACTERS) for name in names[:_NAMES_SHOWN]]
-    more = f", and {count - len(shown):,} more" if count > len(shown) else ""
-    return f"{pluralize(count, unit)}{' (' + ', '.join(shown) + more + ')' if shown else ''}"
+    shown = some_of([printable(name, _NAME_CHARACTERS) for name in names], _NAMES_SHOWN, count=count)
+    return f"{pluralize(count, unit)} ({shown})" if names else pluralize(count, unit)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pipeline import storage
-from pipeline.errors import UnsafePlan
-from pipeline.plan.in_bucket.publication import advance, answering, latest, mark
+from pipeline.plan.in_bucket.publication import advance, answering, latest, mark, replaced
 from pipeline.plan.in_bucket.working_copy import origin_of, results_in
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.discarded import Discarded
@@ -29,11 +28,7 @@ def publish_discarded(directory: Directory, marker: Discarded, gone: set[str]) -
         mark(origin.url)
         if advance(origin.url, found, msgspec.structs.replace(publication, files=left, discarded=marker)):
             return
-    raise UnsafePlan(
-        f"the plan in {origin.url} is no longer the one that was opened here; nothing was discarded",
-        hint=f"someone published another plan there meanwhile. Look at it: backcast status {origin.url}; then run the"
-        " same command again",
-    )
+    raise replaced(origin.url, "discarded")
 
 
 def remove_objects(directory: Directory) -> None:

@@ -125,6 +125,15 @@ def advance(url: str, before: Latest, new: Publication) -> bool:
     return latest(url) == Latest(before.number + 1, new)
 
 
+def replaced(url: str, done: str) -> UnsafePlan:
+    """The error for a plan that another one replaced since it was opened: nothing was `done`."""
+    return UnsafePlan(
+        f"the plan in {url} is no longer the one that was opened here; nothing was {done}",
+        hint=f"someone published another plan there meanwhile. Look at it: backcast status {url}; then run the same"
+        " command again",
+    )
+
+
 def names_in(url: str) -> list[str]:
     """The objects directly in a prefix. Raises UsageError, Unfinished."""
     with answering(url):

@@ -14,10 +14,9 @@ from pathlib import Path
 import msgspec
 
 from pipeline import storage
-from pipeline.errors import BackcastError, BrokenLedger, Busy, UnsafePlan, UsageError
-from pipeline.files import private
+from pipeline.errors import BackcastError, BrokenLedger, Busy, UsageError
+from pipeline.files import private, write_json
 from pipeline.ledger import read_marker
-from pipeline.ledger.schema import now
 from pipeline.plan.in_bucket.publication import (
     MARK,
     Latest,
@@ -31,6 +30,7 @@ from pipeline.plan.in_bucket.publication import (
     names_in,
     number_of,
     object_of,
+    replaced,
 )
 from pipeline.plan.in_bucket.working_copy import (
     Origin,
@@ -41,9 +41,9 @@ from pipeline.plan.in_bucket.working_copy import (
     origin_of,
     sealed_in,
     upload_results,
-    write_origin,
 )
 from pipeline.plan.sealed.directory import Directory, digest_file
+from pipeline.timestamps import utc_now
 
 _FOLDER = re.compile(r"plan-[0-9a-f]{32}")
 
@@ -116,7 +116,7 @@ def _publish(directory: Directory, before: Latest) -> None:
     url, folder = directory.url, f"plan-{os.urandom(16).hex()}"
     files = sealed_in(directory)
     publication = Publication(
-        folder, {name: SealedFile(file.stat().st_size, digest_file(file)) for name, file in files.items()}, now()
+        folder, {name: SealedFile(file.stat().st_size, digest_file(file)) for name, file in files.items()}, utc_now()
     )
     try:
         with answering(url):
@@ -135,7 +135,7 @@ def _publish(directory: Directory, before: Latest) -> None:
             if found is None or found.folder != folder:
                 storage.remove(list(storage.below(f"{url}/{folder}")))
         raise
-    write_origin(directory, origin)
+    write_json(directory.bucket, origin)
 
 
 def claim(directory: Directory) -> None:
@@ -153,15 +153,11 @@ def claim(directory: Directory) -> None:
     url = origin.url
     found = latest(url)
     if found.publication is None or found.publication.folder != origin.folder:
-        raise UnsafePlan(
-            f"the plan in {url} is no longer the one that was opened here; nothing was sent",
-            hint=f"someone published another plan there meanwhile. Look at it: backcast status {url}; then run the same"
-            " command again",
-        )
+        raise replaced(url, "sent")
     sender = found.publication.sender
     if sender is None or (sender.ledger == marker.ledger and sender.target != marker.target):
         place = str(Path(directory.path).absolute())
-        mine = Sender(marker.ledger, marker.plan, marker.target, socket.gethostname(), place, now())
+        mine = Sender(marker.ledger, marker.plan, marker.target, socket.gethostname(), place, utc_now())
         mark(url)
         if advance(url, found, msgspec.structs.replace(found.publication, sender=mine)):
             return

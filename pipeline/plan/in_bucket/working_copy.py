@@ -18,7 +18,7 @@ import msgspec
 
 from pipeline import storage
 from pipeline.errors import BackcastError, Unfinished, UnsafePlan, UsageError
-from pipeline.files import private, write_atomically
+from pipeline.files import private, write_json
 from pipeline.ledger import Marker, discard, lock_file, marker_of, read_marker, unlock, write_marker
 from pipeline.plan.in_bucket.publication import (
     Latest,
@@ -109,10 +109,6 @@ def origin_of(directory: Directory) -> Origin | None:
         ) from None
 
 
-def write_origin(directory: Directory, origin: Origin) -> None:
-    write_atomically(directory.bucket, msgspec.json.format(msgspec.json.encode(origin), indent=1))
-
-
 @contextmanager
 def locked(directory: Directory) -> Iterator[None]:
     """Within it, no other process on this machine replaces the files of a working copy. Raises Busy."""
@@ -184,7 +180,9 @@ def _bring_files(directory: Directory, publication: Publication) -> None:
                     file.unlink(missing_ok=True)
         for name in _to_bring(directory, publication.files, known=False):
             _download(directory, publication, name)
-        write_origin(directory, Origin(directory.url, publication.folder, origin.results if origin and known else {}))
+        write_json(
+            directory.bucket, Origin(directory.url, publication.folder, origin.results if origin and known else {})
+        )
 
 
 def _to_bring(directory: Directory, files: Mapping[str, SealedFile], *, known: bool) -> list[str]:
@@ -266,7 +264,7 @@ def _bring_results(directory: Directory, publication: Publication) -> None:
         origin.results[path.name] = Copied(here.st_size, here.st_mtime_ns, status)
         changed = True
     if changed:
-        write_origin(directory, origin)
+        write_json(directory.bucket, origin)
 
 
 def _is_sender(directory: Directory, sender: Sender) -> bool:
@@ -313,7 +311,7 @@ def copy_results(directory: Directory, warn: Callable[[str], None]) -> None:
         elif found.sender is not None and not _is_sender(directory, found.sender):
             warn(f"the results are only in {directory.path}: the plan in {origin.url} is being sent elsewhere")
         else:
-            write_origin(directory, upload_results(directory, origin))
+            write_json(directory.bucket, upload_results(directory, origin))
     except (OSError, BackcastError) as error:
         warn(
             f"the results are only in {directory.path}, because copying them to the bucket failed: {error}; the next"

@@ -20,7 +20,7 @@ from pipeline.plan.samples.source_pairs import Shown
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Example
 from pipeline.plan.statistics.daily_counts import day_name
-from pipeline.text import pluralize, printable
+from pipeline.text import printable, some_of
 from pipeline.timestamps import DAY
 from pipeline.transform.staged import events_file, unstage
 
@@ -115,8 +115,7 @@ class SourceExamples:
         ]
         if not found:
             return "they differ only in the order of their properties"
-        more = f" and {pluralize(len(found) - _MOST_DIFFERENCES, 'more place')}" if found[_MOST_DIFFERENCES:] else ""
-        return f"they differ in {', '.join(found[:_MOST_DIFFERENCES])}{more}"
+        return f"they differ in {some_of(found, _MOST_DIFFERENCES, what='place')}"
 
 
 def shown_value(event: DecodedEvent, name: str, shown: Shown) -> str:

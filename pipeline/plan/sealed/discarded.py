@@ -14,7 +14,7 @@ import msgspec
 
 from pipeline.errors import UsageError
 from pipeline.extractors.plan_detection import UNFINISHED
-from pipeline.files import sync_folder, write_atomically
+from pipeline.files import sync_folder, write_json
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.text import quoted
@@ -57,7 +57,7 @@ def refuse_discarded(plan: Plan, directory: Directory) -> None:
 
 def write_discarded(directory: Directory, marker: Discarded) -> None:
     """Record durably that the events of a plan are discarded."""
-    write_atomically(directory.discarded, msgspec.json.format(msgspec.json.encode(marker), indent=1) + b"\n")
+    write_json(directory.discarded, marker)
 
 
 def _kept(merges: bool) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import msgspec
 
 from pipeline.errors import UnsafePlan, UsageError
 from pipeline.extractors.plan_detection import is_plan
-from pipeline.files import write_atomically
+from pipeline.files import write_json
 from pipeline.identity.summary import MergeSummary
 from pipeline.ledger import is_locked
 from pipeline.models import Dialect, Finding, OwnCode, Part, SealedOptions
@@ -324,10 +324,11 @@ def order_decides(people: PeopleSeal, warnings: Mapping[str, int]) -> bool:
     return copied or bool(warnings.get("overwrites_person"))
 
 
-class _Format(msgspec.Struct):
-    """What every version of plan.json begins with."""
+class PlanHead(msgspec.Struct):
+    """What every version of plan.json has."""
 
     format: str
+    target: str = ""
 
 
 def seal(plan: Plan) -> Plan:
@@ -350,14 +351,21 @@ def _sha256(plan: Plan) -> str:
 
 def save(directory: Directory, plan: Plan) -> None:
     """Write plan.json, the last file of a plan to appear."""
-    text = msgspec.json.format(msgspec.json.encode(plan), indent=1)
-    write_atomically(directory.plan, text + b"\n")
+    write_json(directory.plan, plan)
 
 
 def load(directory: Directory) -> Plan:
     """Read a plan and verify its seal. Raises UsageError if there is none, UnsafePlan if it was changed."""
     finish_commit(directory)
     return read_plan(directory)
+
+
+def read_head(directory: Directory) -> PlanHead:
+    """What can be read of a plan of any version; empty if nothing can."""
+    try:
+        return msgspec.json.decode(directory.plan.read_bytes(), type=PlanHead)
+    except (OSError, msgspec.MsgspecError, RecursionError):
+        return PlanHead("")
 
 
 def read_plan(directory: Directory) -> Plan:
@@ -377,7 +385,7 @@ def read_plan(directory: Directory) -> Plan:
             hint="run the same `backcast plan` command again; it resumes where it stopped",
         ) from None
     try:
-        version = msgspec.json.decode(text, type=_Format).format
+        version = msgspec.json.decode(text, type=PlanHead).format
         if version != FORMAT:
             raise UnsafePlan(
                 f"{directory.plan} has format {version}; this version reads {FORMAT}",

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from pipeline.mapper.program.references import Level, Reference, path_to
-from pipeline.text import are, pluralize, printable
+from pipeline.text import are, pluralize, printable, some_of
 
 MAX_SHOWN = 10
 MOST_NAMES = 2_000
@@ -57,13 +57,9 @@ class ReferenceUsage:
         for reference in ordered:
             by_text.setdefault((reference.level, reference.name), reference)
         shown = list(by_text.values())
-        details = [
-            self._detail(reference, *missing[reference], needed=reference.slot in needed)
-            for reference in shown[:MAX_SHOWN]
-        ]
-        more = f"; and {len(shown) - MAX_SHOWN:,} more" if len(shown) > MAX_SHOWN else ""
+        details = [self._detail(reference, *missing[reference], needed=reference.slot in needed) for reference in shown]
         count = pluralize(len(shown), "reference")
-        text = f"{count} of the mapping {are(len(shown))} in no row: {'; '.join(details)}{more}"
+        text = f"{count} of the mapping {are(len(shown))} in no row: {some_of(details, MAX_SHOWN, '; ')}"
         return MissingReferences(text, bool(needed))
 
     def _missing(self, reference: Reference) -> tuple[Level, str] | None:

@@ -23,7 +23,7 @@ from pipeline.preflight.matches import (
 )
 from pipeline.preflight.target import Target
 from pipeline.report.records import Check, Level
-from pipeline.text import are, pluralize, printable
+from pipeline.text import are, pluralize, printable, some_of
 
 ALREADY_THERE = "already_there"
 SAME_EVENTS = "same_events"
@@ -115,10 +115,9 @@ def _detail(matches: Matches, found: Counter[Cell], count: int, events: int, und
         basis = "" if matches.complete else f"; {matches.compared:,} of {matches.shared:,} that may be were looked up"
         return f"none {looked} is there {under}{basis}"
     ranked = sorted(found.items(), key=lambda one: (-one[1], one[0]))
-    shown = [f"{printable(event, _NAME_CHARACTERS)} on {day} ({n:,})" for (event, day), n in ranked[:_SHOWN]]
-    more = f" and {len(ranked) - _SHOWN:,} more names and days" if len(ranked) > _SHOWN else ""
-    about = "" if matches.complete else "about "
-    return f"{about}{count:,} {looked} {are(count)} already there {under}{basis}: {', '.join(shown)}{more}"
+    shown = [f"{printable(event, _NAME_CHARACTERS)} on {day} ({n:,})" for (event, day), n in ranked]
+    about, some = "" if matches.complete else "about ", some_of(shown, _SHOWN)
+    return f"{about}{count:,} {looked} {are(count)} already there {under}{basis}: {some}"
 
 
 def _hint(name: str, level: Level) -> str:

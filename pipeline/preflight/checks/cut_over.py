@@ -10,7 +10,7 @@ from pipeline.preflight.check import check
 from pipeline.preflight.live import LiveEvents, micros, moment_text
 from pipeline.preflight.target import Target
 from pipeline.report.records import Check
-from pipeline.text import pluralize, printable
+from pipeline.text import pluralize, printable, some_of
 from pipeline.timestamps import DAY, format_utc
 
 CUT_OVER = "cut_over"
@@ -91,9 +91,8 @@ class _Overlap:
         if not self.names:
             return "no day has the same event name on both sides"
         ranked = sorted(self.names, key=lambda event: (-len(self.names[event]), event))
-        shown = [f"{_shown(event)} on {pluralize(len(self.names[event]), 'day')}" for event in ranked[:_SHOWN]]
-        more = len(ranked) - len(shown)
-        return f"by name: {', '.join(shown)}" + (f", and {more:,} more names" if more else "")
+        shown = [f"{_shown(event)} on {pluralize(len(self.names[event]), 'day')}" for event in ranked]
+        return f"by name: {some_of(shown, _SHOWN, what='name')}"
 
     def facts(self, live: LiveEvents) -> dict[str, Any]:
         """What overlaps, by name and by day."""

@@ -18,14 +18,13 @@ import msgspec
 
 from pipeline.encoder.encoded import has_profile, read_event, read_properties
 from pipeline.encoder.updates import SealedLink, SealedPerson
-from pipeline.ledger import read_totals
 from pipeline.plan.requests.store import read_events, read_requests
 from pipeline.plan.sealed.directory import EVENTS
 from pipeline.preflight.check import check
 from pipeline.preflight.matches import spread
 from pipeline.preflight.target import Target
 from pipeline.report.records import Check, ProfileBefore, write_profiles_before
-from pipeline.text import are, pluralize, printable
+from pipeline.text import are, pluralize, printable, some_of
 from pipeline.verify.landed import in_lists, persons_of
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ T = TypeVar("T")
 def check_live_profiles(target: Target) -> Check | None:
     """Would profile updates of the plan change values of persons who are already there?"""
     plan, directory = target.plan, target.directory
-    if plan is None or directory is None or has_begun(target):
+    if plan is None or directory is None or target.begun:
         return None
     planned = plan.events.phases.get("persons", 0)
     if not planned:
@@ -104,7 +103,7 @@ def _before(update: SealedPerson, person: LivePerson) -> ProfileBefore:
 def check_live_merges(target: Target) -> Check | None:
     """Do merges of the plan touch identified persons who have events of their own?"""
     plan, directory = target.plan, target.directory
-    if plan is None or directory is None or has_begun(target):
+    if plan is None or directory is None or target.begun:
         return None
     planned = plan.events.phases.get("identities", 0)
     if not planned:
@@ -148,7 +147,7 @@ def check_promoted(target: Target) -> Check | None:
     The service keeps whatever arrives last, whatever its time (docs/know/service.md#persons).
     """
     plan = target.plan
-    if plan is None or target.directory is None or has_begun(target):
+    if plan is None or target.directory is None or target.begun:
         return None
     names = set(plan.people.profiles.promoted)
     if not names:
@@ -194,13 +193,6 @@ class LivePerson(msgspec.Struct, frozen=True):
     properties: Mapping[str, Any]
 
 
-def has_begun(target: Target) -> bool:
-    """Whether something of the plan was sent: then its own persons cannot be distinguished from others."""
-    assert target.directory is not None
-    totals = read_totals(target.directory.ledger)
-    return bool(totals.settled or totals.in_doubt)
-
-
 def sampled(path: Path, lines: int, kind: type[T]) -> Iterator[T]:
     """At most MOST records of a sealed file, evenly spread."""
     decode = msgspec.json.Decoder(kind).decode
@@ -236,5 +228,5 @@ def share_of(looked: int, planned: int, what: str) -> str:
 def most_frequent(counts: Counter[str]) -> str:
     """The names with the greatest counts, in words."""
     ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-    shown = [f"{printable(name, _NAME_CHARACTERS)} ({count:,})" for name, count in ranked[:_SHOWN]]
-    return ", ".join(shown) + (f" and {len(ranked) - _SHOWN:,} more properties" if len(ranked) > _SHOWN else "")
+    shown = [f"{printable(name, _NAME_CHARACTERS)} ({count:,})" for name, count in ranked]
+    return some_of(shown, _SHOWN, what="property")

@@ -14,7 +14,7 @@ from pipeline.models import Finding
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.plan_command import export_of, plan_command
 from pipeline.report.wording import headline
-from pipeline.text import ELLIPSIS, pluralize, printable, quoted
+from pipeline.text import ELLIPSIS, pluralize, printable, quoted, some_of
 
 _DAY = re.compile(r"\b\d{4}-\d\d-\d\d\b", re.ASCII)
 _MOMENT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
@@ -68,9 +68,8 @@ def in_one_line(check: Finding) -> str:
     line = _LINES.get(check.name)
     if line is None or not isinstance(check.examples, list) or not isinstance(check.count, int) or not check.examples:
         return _shortened(check)
-    shown = ", ".join(_until(one, line.end) for one in check.examples[: line.most])
-    more = f" and {check.count - line.most:,} more" if check.count > line.most else ""
-    text = line.words.format(shown + more, count=pluralize(check.count, "event"))
+    shown = some_of([_until(one, line.end) for one in check.examples], line.most, count=check.count)
+    text = line.words.format(shown, count=pluralize(check.count, "event"))
     return text if len(text) <= max(CHARACTERS, line.most * _CHARACTERS_EACH) else _shortened(check)
 
 
@@ -147,8 +146,11 @@ _COMMANDS: dict[str, Callable[[Finding, Plan, str], str]] = {
 }
 _CHAPTERS = {
     "Rejected rows": ("max_rejects", "rejects", "rounded_value", "cut_off"),
-    "Time zone": ("zone", "zone_not_confirmed", "night_by_day", "clock_jump", "clock_change"),
-    "Warnings": ("ambiguous_time", "nonexistent_time", "warnings", "unsafe_integer"),
+    "Time zone": (
+        "zone", "zone_not_confirmed", "night_by_day", "clock_jump", "clock_change", "ambiguous_time",
+        "nonexistent_time",
+    ),
+    "Warnings": ("warnings", "unsafe_integer"),
     "Merged identities": ("merge_approval", "merges", "joined_users", "shared_devices", "resolved_share"),
     "Groups": ("group_types", "anonymous_groups"),
     "Profile updates": ("not_in_time_order",),

@@ -14,11 +14,10 @@ from pipeline.errors import UsageError
 from pipeline.models import Finding
 from pipeline.plan.sealed.manifest import Plan, as_name
 from pipeline.report.contents import OTHERS, Report, duplicates_of, latest_canary, not_merged, phases_of
-from pipeline.report.open_points import open_points
 from pipeline.report.page.check_words import chapter_of, command_of, in_one_line
 from pipeline.report.state import NextStep, next_step
 from pipeline.report.verification_words import by_kind, listed
-from pipeline.report.wording import NO_TARGET, advice_of, has_target, mapping_of, mood_of, state_in_words, zone_proof
+from pipeline.report.wording import advice_of, mapping_of, mood_of, state_in_words, to_check, zone_proof
 from pipeline.targets import address_of, is_loopback, region_of
 from pipeline.text import plural, pluralize, quoted
 
@@ -149,10 +148,7 @@ def first_screen(report: Report) -> FirstScreen:
 
 def _tool(plan: Plan) -> str:
     """The tool by the name that its makers use, if the title of the mapping begins with it: `Google Analytics 4`.
-    Otherwise the title of the mapping; for a table whose columns the command line names, its file.
-
-    Else the title of the mapping; and of a table whose columns the command line names, its file.
-    """
+    Otherwise the title of the mapping; for a table whose columns the command line names, its file."""
     if plan.tool == GENERIC:
         files = {as_name(part.file) for part in plan.parts}
         return files.pop().rsplit("/", 1)[-1] if len(files) == 1 else f"your own tables ({len(files):,} files)"
@@ -175,8 +171,8 @@ def target_of(report: Report) -> Mood:
     address = applied.course.to if applied is not None and applied.course is not None else report.plan.target
     if project is not None and not address:
         address = project.to
-    if not address and not has_target(report.plan):
-        return Mood(NO_TARGET, "care")
+    if not address and report.plan.options.dialect != "posthog":
+        return Mood("no target chosen", "care")
     try:
         region = address and region_of(address)
         own = project is not None and address_of(address) == project.to
@@ -193,7 +189,7 @@ def _banner(report: Report) -> Banner:
     plan = report.plan
     state = report.state or ("ready" if plan.ready else "not-ready")
     applied = report.results.applied
-    points = open_points(plan, begun=applied is not None)
+    points = to_check(plan, begun=applied is not None)
     few = len(points) <= MOST_OPEN
     checks = [
         Problem(

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import Report, phases_of
-from pipeline.report.open_points import open_points
 from pipeline.report.page.first_screen import SENT, left_out, proof, target_of
+from pipeline.report.wording import to_check
 from pipeline.targets import is_loopback
 
 _OF_IDS = "of ids not merged"
@@ -54,7 +54,7 @@ def sign_off(report: Report) -> SignOff:
     if merges:
         lines.append(("merges", f"{merges:,}", "" if local else f"give apply --approve-merges {merges}"))
     lines.append(("will not be sent", left, _OF_IDS))
-    if points := open_points(plan, begun=applied is not None):
+    if points := to_check(plan, begun=applied is not None):
         lines.append(("things to check", f"{len(points):,}", "accepted as found"))
     lines += [(f"accepted: {check}", reason, "") for check, reason in plan.accepted.items()]
     return SignOff(f"I approve that the plan with this digest is sent, and no other. {gone}", lines)

@@ -14,7 +14,7 @@ from pipeline.plan.sealed.facts import Coverage, Drift, EventCoverage, FieldCove
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page, on_terminal
-from pipeline.text import pluralize, printable
+from pipeline.text import pluralize, printable, some_of
 
 MOST_ON_TERMINAL = 3
 MOST_ON_PAGE = 50
@@ -39,12 +39,11 @@ def show_coverage(console: Console, plan: Plan, directory: str) -> None:
         ("fields", coverage.fields, coverage.fields_total),
         ("event names", coverage.events, coverage.events_total),
     ):
-        names = [_name(one) for one in every if one.unmapped][:MOST_ON_TERMINAL]
+        names = [_name(one) for one in every if one.unmapped]
         if names:
-            more = total.unmapped - len(names)
-            others = f" and {more:,} more" if more else ""
+            some = some_of(names, MOST_ON_TERMINAL, count=total.unmapped)
             counts = f"{total.unmapped:,} of {total.met:,} {title}"
-            console.print(Text(f"Sent as they are: {counts}: {', '.join(names)}{others}", style="dim"))
+            console.print(Text(f"Sent as they are: {counts}: {some}", style="dim"))
 
 
 def summary(coverage: Coverage) -> str:

@@ -25,7 +25,7 @@ MOST_CHECKS = 5
 FIRST_CHECKS = 3
 DETAIL_CHARACTERS = 300
 MOST_NOTICES = 3
-_STYLES = {"stop": "bold red", "warning": "yellow", "notice": "cyan"}
+_STYLES = {"stop": "bold red", "warning": "yellow", "open": "yellow", "notice": "cyan"}
 
 
 @on_terminal(10)
@@ -36,21 +36,22 @@ def show_failed_checks(console: Console, plan: Plan, directory: str) -> None:
 
 @on_terminal(40)
 def show_other_checks(console: Console, plan: Plan, directory: str) -> None:
-    """The checks that do not stop the plan, with what to do about each."""
-    others = [check for check in plan.gates if check.level != "stop"]
-    _show(console, sorted(others, key=lambda check: ("warning", "notice", "accepted").index(check.level)), directory)
+    """The checks that do not stop the plan, with what to do about each. Warnings have a table of their own."""
+    _show(console, [check for check in plan.gates if check.level != "stop" and check.name != "warnings"], directory)
 
 
 def _show(console: Console, checks: Sequence[Finding], directory: str) -> None:
-    """Each check with what to do about it; if there are many, the later ones have a line each."""
-    whole = len(checks) if len(checks) <= MOST_CHECKS else FIRST_CHECKS
-    for place, check in enumerate(checks):
-        open_ = place < whole
+    """Each check with what to do about it. What a plan leaves open has a line each, and so have the later ones if there
+    are many."""
+    found = [check for check in checks if check.level != "open"]
+    whole = found if len(found) <= MOST_CHECKS else found[:FIRST_CHECKS]
+    for check in checks:
+        in_full = check in whole
         level = f"{check.level.upper()} {printable(check.name, 80)}: "
-        limit = DETAIL_CHARACTERS if open_ else HEADLINE_CHARACTERS
-        detail = tables.text(check.detail if open_ else headline(check.detail), limit)
+        limit = DETAIL_CHARACTERS if in_full else HEADLINE_CHARACTERS
+        detail = tables.text(check.detail if in_full else headline(check.detail), limit)
         console.print(Text.assemble((level, _STYLES.get(check.level, "")), detail))
-        if open_ and (advice := advice_of(check)):
+        if in_full and (advice := advice_of(check)):
             advice = advice.replace("rejects DIR", f"rejects {quoted(directory)}")
             console.print(Text(f"  What to do: {advice}.", style="dim"))
 

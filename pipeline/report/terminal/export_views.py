@@ -11,7 +11,7 @@ from pipeline.plan.sealed.facts import EventCoverage, FieldCoverage
 from pipeline.report.sections.effort import IMPORTERS_RATE
 from pipeline.report.sections.fields import summary
 from pipeline.report.terminal.tables import number, show_more, show_table, text
-from pipeline.text import pluralize, printable
+from pipeline.text import pluralize, printable, some_of
 
 MOST_FIELDS, MOST_EVENTS, MOST_NAMES, MOST_CHOICES = 100, 50, 40, 100
 
@@ -137,9 +137,7 @@ def _becomes(one: EventCoverage) -> str:
 
 def _names(console: Console, title: str, names: list[str]) -> None:
     if names:
-        more = f", and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-        shown = ", ".join(printable(name, 80) for name in names[:MOST_NAMES])
-        console.print(Text(f"{title}: {shown}{more}"))
+        console.print(Text(f"{title}: {some_of([printable(name, 80) for name in names], MOST_NAMES)}"))
 
 
 def _choices(console: Console, choices: list[ChoiceCount]) -> None:

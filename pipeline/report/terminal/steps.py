@@ -14,7 +14,6 @@ from rich.text import Text
 
 from pipeline.plan.in_bucket import file_here
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.report.open_points import open_points
 from pipeline.report.records import named
 from pipeline.report.registry import Brief, terminal_sections
 from pipeline.report.registry import Show as Section
@@ -24,7 +23,7 @@ from pipeline.report.state import NextStep, PlanStatus, plan_again, step_after
 from pipeline.report.terminal.tables import show_table, text
 from pipeline.report.terminal.verification_view import show_verification
 from pipeline.report.verification_words import canary_sentences, listed
-from pipeline.report.wording import FOR_ANY, NO_TARGET, has_target, mapping_of, mood_of, state_in_words, zone_proof
+from pipeline.report.wording import mapping_of, mood_of, state_in_words, to_check, zone_proof
 from pipeline.text import are, pluralize, printable
 from pipeline.verify.findings import Verification
 
@@ -47,8 +46,6 @@ def show_plan(console: Console, plan: Plan, status: PlanStatus, directory: str, 
         target = f", for {printable(plan.target, 300)}" if plan.target else ""
         console.print(text(f"{mapping_of(plan)}{target}{span}, times in {plan.zone}, {zone_proof(plan)}", 600))
         _marks(console, plan)
-        if not has_target(plan):
-            console.print(Text(f"{NO_TARGET[0].upper()}{NO_TARGET[1:]}: {FOR_ANY}", style="yellow"))
 
     def section(show: Section) -> Show:
         return lambda console: show(console, plan, directory)
@@ -134,7 +131,7 @@ def state_line(plan: Plan, status: PlanStatus, to: str = "") -> Text:
     results, totals = status.results, status.totals
     refused = results.rehearsal.events.refused if results.rehearsal is not None else 0
     begun = status.summary.history
-    checks = len(open_points(plan, to, begun=begun is not None))
+    checks = len(to_check(plan, to, begun=begun is not None))
     words = state_in_words(status.state, totals.refused, checks, begun.to if begun is not None else "")
     return Text(f"State: {words}", style=_STYLES[mood_of(plan, status.state, refused, checks)])
 

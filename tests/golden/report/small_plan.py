@@ -93,7 +93,10 @@ def small_plan(**changes: Any) -> Plan:
         "rejects": {"bad_json": 1, "missing_timestamp": 1},
         "warnings": {"unsafe_integer": 3},
         "examples": {"unsafe_integer": Example("a.jsonl", 5, 512, "9007199254740993 is beyond 2^53")},
-        "gates": [Finding("max_rejects", "stop", "2 of 14 rows (14.29%) rejected (limit 0)")],
+        "gates": [
+            Finding("max_rejects", "stop", "2 of 14 rows (14.29%) rejected (limit 0)"),
+            Finding("merge_approval", "open", "2 merges to approve by number: they cannot be undone", 2),
+        ],
         "names": {"Order Placed": 6, "Signup": 4},
         "zone_evidence": [MonthEvidence("2021-11", -18000, 5, 6, (-18000, -14400), True)],
         "mapping": MappingSeal("mixpanel", "d" * 64, "format: backcast.mapping/1\ntool: mixpanel\n"),
