@@ -63,9 +63,10 @@ def verify(
     plans = _plans_of_move(plan, directory, to, options) if options.source else []
     faults: Sequence[str] = ()
     if files_of(to) is not None:
-        if asks_people or plans:
-            name = "--source: files have no persons" if plans else "--continuity: files have no live people"
-            raise UsageError(name, hint="compare with the project: --to us|eu|URL")
+        if plans:
+            raise UsageError("--source: files have no persons", hint="compare with the project: --to us|eu|URL")
+        if asks_people:
+            raise UsageError("--continuity: files have no live people", hint="compare with the project: --to us|eu|URL")
         out_of_memory.require_for_service()
         from pipeline.imported import compare_files
 
