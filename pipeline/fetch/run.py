@@ -95,6 +95,8 @@ def fetch_export(
     project = (options.project or "").strip()
     if chosen.project and not project:
         raise UsageError(f"{chosen.title} needs the id of the project", hint="add --project ID")
+    if options.by != "event" and not chosen.ingestion:
+        raise UsageError(f"{chosen.title} has no windows of the time of {options.by}", hint="leave out --by")
     extras = known_extras(chosen, options.extras)
     ids = read_list(options.uuids, chosen)
     length = _length(chosen, options.window)

@@ -63,8 +63,6 @@ def verify(
     plans = _plans_of_move(plan, directory, to, options) if options.source else []
     faults: Sequence[str] = ()
     if files_of(to) is not None:
-        if plans:
-            raise UsageError("--source: files have no persons", hint="compare with the project: --to us|eu|URL")
         if asks_people:
             raise UsageError("--continuity: files have no live people", hint="compare with the project: --to us|eu|URL")
         out_of_memory.require_for_service()
@@ -105,19 +103,25 @@ def verify(
 
 
 def _plans_of_move(plan: Plan, directory: Directory, to: str, options: VerifyOptions) -> list[tuple[Plan, Directory]]:
-    """The earlier plans of a move, and the plan itself at last. Raises UsageError."""
+    """The earlier plans of a move, and the plan itself at last. Raises UsageError, also if there is no key."""
+    from pipeline.fetch.tool import tools
     from pipeline.plan.earlier import plans_beside
     from pipeline.plan.sealed.freshness import open_plan
+    from pipeline.verify.source import check_moved
     from pipeline.verify.steps import check_comparable
 
+    if files_of(to) is not None:
+        raise UsageError("--source: files have no persons", hint="compare with the project: --to us|eu|URL")
     if options.source_project is None and not is_loopback(address_of(options.source or "")):
         raise UsageError("--source needs the id of its project", hint="add --source-project ID; its URL shows it")
+    tools()["posthog"].secrets()
     beside = [str(one.path) for one in plans_beside(directory, plan.target)]
     earlier = beside if options.earlier is None else [str(path) for path in options.earlier]
-    plans = [open_plan(one, discarded=True) for one in earlier]
+    plans = [*(open_plan(one, discarded=True) for one in earlier), (plan, directory)]
     for one, place in plans:
+        check_moved(one, place)
         check_comparable(one, place, to)
-    return [*plans, (plan, directory)]
+    return plans
 
 
 def _compare_source(

@@ -76,18 +76,21 @@ class _Side(NamedTuple):
 _read_row = msgspec.json.Decoder(_Row).decode
 
 
+def check_moved(plan: Plan, directory: Directory) -> None:
+    """Raise UsageError for a plan of another tool, or whose events were discarded."""
+    refuse_discarded(plan, directory)
+    if plan.tool != "posthog":
+        raise UsageError(
+            f"{directory.name} is a plan of {plan.tool}, whose events have other uuids than its source",
+            hint="leave out --source; verify --against compares with numbers of the old tool's charts",
+        )
+
+
 def compare_source(source: ManagementClient, target: ManagementClient, plans: Plans, progress: Step) -> SourceCheck:
     """Compare both sides. The last of the plans gets the file of events that differ.
 
-    Raises UsageError for a plan of another tool, or whose events were discarded; Refused, Unfinished, StalePlan.
+    Raises Refused, Unfinished, StalePlan.
     """
-    for plan, directory in plans:
-        refuse_discarded(plan, directory)
-        if plan.tool != "posthog":
-            raise UsageError(
-                f"{directory.name} is a plan of {plan.tool}, whose events have other uuids than its source",
-                hint="leave out --source; verify --against compares with numbers of the old tool's charts",
-            )
     last = plans[-1][1]
     sides = [(client.base_url, client.project_id) for client in (source, target)]
     states = [(plan.digest, state_digest(one.ledger)) for plan, one in plans]

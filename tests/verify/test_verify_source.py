@@ -23,7 +23,7 @@ from tests.support.deliveries import tamper
 from tests.support.export_apis import FakeClock
 from tests.support.hogql import like_the_real_service, refusal
 from tests.support.rehearsal import Room, alias, event, identify, send
-from tests.support.verification import PERSONAL, Sent, empty, sent
+from tests.support.verification import PERSONAL, Sent, empty, sent, sent_rows
 
 HISTORY, CATCH_UP = "2023-06-01", "2023-07-01"
 """When the events of each were ingested."""
@@ -261,6 +261,10 @@ def test_what_cannot_be_compared_is_refused(move: Move, tmp_path: Path, monkeypa
     move.add(HISTORY, *history())
     move.fetch("first", "2020-01-01", "2023-06-02")
     first = move.plan("first", 1)
+    with pytest.raises(UsageError, match="is a plan of generic, whose events have other uuids"):
+        move.compare(sent_rows(tmp_path / "other", 3), api=None)
+    with pytest.raises(UsageError, match="files have no persons"):
+        move.compare(first._replace(to=f"file:{tmp_path}"))
     with pytest.raises(UsageError, match="--source needs the id of its project"):
         move.compare(first, source="eu", source_project=None)
     monkeypatch.setenv("BACKCAST_POSTHOG_KEY", "phx_test_expired")
