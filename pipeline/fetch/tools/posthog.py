@@ -48,11 +48,6 @@ class _Answer(msgspec.Struct):
     results: list[list[msgspec.Raw]]
 
 
-class _GroupType(msgspec.Struct):
-    group_type: str
-    group_type_index: int
-
-
 class _PostHog:
     def __init__(self, context: FetchContext) -> None:
         self._asking = context
@@ -119,7 +114,7 @@ def _page(context: FetchContext, of: str, number: int, cursor: str) -> Page:
     if of == "group types":
         url = _url(context, "groups_types")
         reply = context.transport.ask("query", url, method="GET")
-        types = context.transport.decoded(of, url, reply, list[_GroupType])
+        types = context.transport.decoded(of, url, reply, list[dict[str, Any]])
         return Page(content=reply.body, rows=len(types), planned=True)
     total, _, after = cursor.partition(" ")
     if not number and context.count:
