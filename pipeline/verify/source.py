@@ -212,8 +212,11 @@ def _compare_events(
     rows_of = "FROM differences WHERE kind {} 'left_out' GROUP BY ALL ORDER BY ALL"
     kinds = Counter(dict(database.rows(f"SELECT kind, count(*) {rows_of.format('!=')}")))
     because = dict(database.rows(f"SELECT code, count(*) {rows_of.format('=')}"))
-    left = database.rows(f"SELECT name, day, count(*) {rows_of.format('=')}")
-    explained = {(name, day): count for name, day, count in left}
+    net = database.rows(
+        "SELECT name, day, CAST(sum(CASE kind WHEN 'left_out' THEN 1 ELSE -1 END) AS BIGINT) FROM differences"
+        " WHERE kind IN ('left_out', 'other') GROUP BY ALL"
+    )
+    explained = {(name, day): count for name, day, count in net}
     both = sorted(cells[0].keys() | cells[1].keys(), key=lambda cell: cell[::-1])
     rows = [SourceCell(*cell, cells[0][cell], cells[1][cell], explained.get(cell, 0)) for cell in both]
     differing = [row for row in rows if row.differs]
@@ -327,9 +330,10 @@ def _compare_groups(
 
 
 def _compare_metrics(database: Database, there: _Side, here: _Side, progress: Step) -> Metrics:
-    """The numbers of charts on both sides, which the services count themselves. Those of events that are left out are
-    not equal; only what they do not explain counts as different."""
-    left = database.number("SELECT count(*) FROM differences WHERE kind = 'left_out'")
+    """The numbers of charts on both sides, which the services count themselves. Those of left-out events, and of events
+    of others, are not equal; only what they do not explain counts as different."""
+    kinds = "SELECT count(*) FROM differences WHERE kind = "
+    left, others = database.number(f"{kinds}'left_out'"), database.number(f"{kinds}'other'")
     rows: list[Metric] = []
     for done, metric in enumerate(CHARTS):
         progress("metrics of both sides", done, len(CHARTS))
@@ -337,5 +341,6 @@ def _compare_metrics(database: Database, there: _Side, here: _Side, progress: St
         for name in sorted(sides[0].keys() | sides[1].keys()):
             one, other = (side.get(name, (0, 0)) for side in sides)
             rows.append(Metric(metric, name, *one, *other))
-    differing = sum(row.differs and not 0 < row.events - row.events_found <= left for row in rows)
+    fewer = [row.events - row.events_found for row in rows if row.differs]
+    differing = sum(not -others <= some <= left or not (some or others) for some in fewer)
     return Metrics(compared=Counter(row.metric for row in rows), differing=differing, rows=shown_rows(rows))

@@ -9,7 +9,7 @@ from pipeline.verify.number_findings import Metrics
 
 class SourceCell(msgspec.Struct, frozen=True):
     """The events of one name and UTC day at the source, and those found at the target; `explained` are left out by the
-    plans."""
+    plans, less those of other senders."""
 
     event: str
     day: str

@@ -215,6 +215,20 @@ def test_what_one_plan_rejects_and_another_sends_is_expected(move: Move) -> None
     assert (move.compare(second).missing, move.compare(second, earlier=[]).missing) == (1, 1)
 
 
+def test_live_events_are_no_difference_without_marks_either(move: Move) -> None:
+    """A plan without provenance knows its events by their uuids alone."""
+    move.add(HISTORY, *history())
+    move.fetch("first", "2020-01-01", "2023-06-02")
+    first = move.plan("first", 1, provenance=False)
+    send(move.target, event("live-1", "Live", 25, uuid(90)))
+    found = move.compare(first)
+    assert (found.differs, found.others, found.found) == (False, 1, 43)
+    tamper(move.source.service, f"delete from accepted where uuid = '{uuid(4)}' and project = {move.source.project}")
+    found = move.compare(first)
+    assert (found.others, found.extra, found.metrics.differing > 0) == (1, 1, False)
+    assert found.rows == [SourceCell("Seen", "2023-01-05", 7, 8)]
+
+
 def test_the_command_names_both_sides_and_ends_with_7_for_a_difference(move: Move, tmp_path: Path) -> None:
     """The terminal and the page have the numbers; the report has no ids of people."""
     last = moved(move)
