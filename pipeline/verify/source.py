@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -38,7 +38,7 @@ from pipeline.plan.sealed.contents import sealed_lines
 from pipeline.plan.sealed.directory import Directory, LinesWriter
 from pipeline.plan.sealed.discarded import refuse_discarded
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.timestamps import format_utc
+from pipeline.timestamps import BadTime, format_utc, read_iso
 from pipeline.uuids import uuid_text
 from pipeline.verify.expected import LANDED, event_columns
 from pipeline.verify.landed import PAGE, quoted
@@ -65,6 +65,15 @@ _NOT_MERGED = ("refused", "conflict")
 class _Row(msgspec.Struct):
     uuid: str = ""
     distinct_id: str = ""
+    event: str = ""
+    created_at: Any = ""
+
+    @property
+    def received(self) -> int:
+        """When an event was ingested, in µs UTC; 0 if it is not known."""
+        with suppress(BadTime):
+            return read_iso(str(self.created_at), space=True).us if self.event else 0
+        return 0
 
 
 class _Side(NamedTuple):
@@ -137,22 +146,23 @@ def _count(client: ManagementClient, where: str) -> int:
 def _add_known(database: Database, plans: Plans) -> str:
     """Add the tables of what the plans know. Returns when the last event that they read was ingested, "" if unknown."""
     views = []
-    database.run("CREATE TABLE left_out (hi UBIGINT, lo UBIGINT, id UBIGINT, code VARCHAR)")
+    database.run("CREATE TABLE left_out (hi UBIGINT, lo UBIGINT, id UBIGINT, code VARCHAR, received BIGINT)")
     for number, (_, directory) in enumerate(plans):
         add_facts(database, directory, f"facts_{number}")
         views.append(f"SELECT {_SAME}, CAST(code AS VARCHAR) AS code, received FROM facts_{number}")
         refused = ((_Row(one.uuid), "refused_event") for one in read_refused_events(directory.ledger))
         rejected = ((_row(one.record), one.code) for one in sealed_lines(directory.rejects, Reject))
-        rows = ((*_halves(row.uuid), hash_id(row.distinct_id), code) for row, code in chain(refused, rejected))
-        database.insert("left_out", rows)
+        database.insert("left_out", (
+            (*_halves(row.uuid), hash_id(row.distinct_id), code, row.received) for row, code in chain(refused, rejected)
+        ))  # fmt: skip
         if directory.pairs.exists():
             pairs = f"SELECT unnest([anonymous_id, user_id]), decision FROM {parquet(directory.pairs)}"
             ids = database.tuples(f"{pairs} WHERE decision IN ({quoted(_NOT_MERGED)})")
-            database.insert("left_out", ((0, 0, hash_id(id), f"{decision}_merge") for id, decision in ids))
+            database.insert("left_out", ((0, 0, hash_id(id), f"{decision}_merge", 0) for id, decision in ids))
     database.run(f"CREATE VIEW known AS {' UNION ALL '.join(views)}")
+    last = max(database.number(f"SELECT max(received) FROM {table}") for table in ("known", "left_out"))
     planned = "SELECT (hi, lo) FROM known WHERE code IS NULL"  # what one plan rejected, another may have sent
     database.run(f"DELETE FROM left_out WHERE code != 'refused_event' AND (hi, lo) IN ({planned})")
-    last = database.number("SELECT max(received) FROM known")
     return format_utc(last) if last else ""
 
 
