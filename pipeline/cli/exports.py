@@ -145,7 +145,9 @@ def _command(tool: Tool) -> click.Command:
     keys = " and ".join(tool.keys)
     hours = "." if tool.step == 86_400 else " or 2024-01-31T05:00:00Z."
 
-    without = {"project": tool.project, "count": tool.counts, "extras": bool(tool.extras)}
+    without = {
+        "project": tool.project, "count": tool.counts, "extras": bool(tool.extras), "by": tool.ingestion
+    }  # fmt: skip
 
     @click.option("--since", required=True, metavar="TIME", help="The first moment, as 2024-01-31" + hours)
     @click.option("--until", required=True, metavar="TIME", help="The moment after the last one.")
@@ -160,7 +162,7 @@ def _command(tool: Tool) -> click.Command:
 
         with Fetching(tool.title, quiet=quiet) as progress:
             found = fetch_export(tool.name, (since, until), folder, options, progress=progress, warn=common.warn)
-        if not found.rows:
+        if not found.rows and not any(page.rows for page in found.manifest.pages):
             listed = " of the list" if found.missing else ""
             raise EmptyExport(
                 f"{tool.title} has no event{listed} between {found.manifest.since} and {found.manifest.until}",

@@ -339,7 +339,8 @@ def verify(
     is named with its row, all of them in DIR/differences.jsonl. Exit 7 when anything differs. Interrupted (exit 130),
     the next run continues. --repair needs the capture key too; altered and extra events are never sent over. Files
     (--to file:DIR or s3://…) are compared by their digests, and by what an import into the local service makes of them.
-    With --metrics, exit 7 also when the numbers of the plan and the target differ; all are in DIR/metrics.jsonl.
+    With --metrics, exit 7 also when the numbers of the plan and the target differ; all are in DIR/metrics.jsonl. With
+    --source, also when the source has what no plan explains; all events are in DIR/source-differences.jsonl.
     """
     from pipeline import steps
     from pipeline.delivery.send import Hooks
@@ -366,7 +367,7 @@ def verify(
     )
     if done.problem is not None:
         raise done.problem
-    if result.differs or result.metrics_differ:
+    if result.differs or result.more_differs:
         return 7
     if done.outcome is not None and done.outcome.counts.refused:
         raise refusal(folder)

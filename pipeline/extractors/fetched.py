@@ -63,7 +63,8 @@ class FetchManifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     """The manifest. `left` are the windows that are not fetched yet, and `waiting` what else is not, such as people: a
     complete fetch has none. `cursor` is how the tool is asked for the next page of the first one that waits.
 
-    `extras` are what was asked for besides events, and `uuids` is the sha256 of the events that were, "" for all.
+    `extras` are what was asked for besides events, and `uuids` is the sha256 of the events that were, "" for all. `by`
+    is `ingestion` if the windows are of the time of ingestion.
     It records no time of day and no retries, so an interrupted fetch ends with the same bytes as an uninterrupted one.
     """
 
@@ -79,6 +80,7 @@ class FetchManifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     left: tuple[tuple[str, str], ...]
     extras: tuple[str, ...] = msgspec.field(default=(), name="with")
     uuids: str = ""
+    by: str = ""
     pages: tuple[FetchedPage, ...] = ()
     waiting: tuple[str, ...] = ()
     cursor: str = ""

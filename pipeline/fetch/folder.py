@@ -37,6 +37,7 @@ from pipeline.files import sync_folder, write_json
 _SETTINGS = {
     "tool": "tool", "host": "--from", "project": "--project", "since": "--since", "until": "--until",
     "window": "--window", "count": "--no-count", "extras": "--with", "uuids": "the list of --uuids",
+    "by": "--by",
 }  # fmt: skip
 _PARTIAL = ".part"
 _OURS = (NEW, _PARTIAL, _PARTIAL + MORE)

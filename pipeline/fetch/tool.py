@@ -114,7 +114,7 @@ class TooLarge(Exception):
 
 class FetchContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool needs for its requests. `count`: fetch its own count too. `warn` gets a line for a person. `ids` are
-    the only events to fetch, if there are any."""
+    the only events to fetch, if there are any. `by` says of what a window has the times: `event` or `ingestion`."""
 
     base: str
     project: str
@@ -122,6 +122,7 @@ class FetchContext(msgspec.Struct, frozen=True, kw_only=True):
     count: bool
     warn: Callable[[str], None]
     ids: frozenset[str] = frozenset()
+    by: str = "event"
 
 
 Fetch = Callable[[Window, Path], Fetched]
@@ -140,7 +141,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     complete `delay` seconds after the window's end. `limits` are by kind of request, which the transport is given.
     `project`: the project's id is required. `counts`: the tool has counts to compare with. `clock` describes its
     windows. `ids` are where a row has its ids, as `properties/$insert_id`; a tool that `picks` asks for them itself.
-    `extras` are what `page` can fetch besides events.
+    `extras` are what `page` can fetch besides events. `ingestion`: windows can also be of the time of ingestion.
     """
 
     name: str
@@ -160,6 +161,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     picks: bool = False
     extras: tuple[str, ...] = ()
     page: FetchPage | None = None
+    ingestion: bool = False
 
     def address(self, host: str) -> str:
         """The base address of a region or URL. Raises UsageError."""

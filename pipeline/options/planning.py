@@ -46,7 +46,12 @@ class FetchOptions(Checked):
     )
     extras: tuple[str, ...] = option(
         (), "--with", metavar="LIST", read=read_names,
-        help="What to fetch besides events: people, cohorts, annotations, group:KEY=ID; with commas.",
+        help="What to fetch besides events, with commas. Mixpanel: people, cohorts, annotations, group:KEY=ID; PostHog:"
+        " people, groups.",
+    )  # fmt: skip
+    by: str = option(
+        "event", "--by", choices=("event", "ingestion"), shown=True,
+        help="Whose times the window has: those of events, or of their ingestion, so that no late event is missed.",
     )  # fmt: skip
     uuids: Path | None = option(
         None, "--uuids", path="file", metavar="FILE",

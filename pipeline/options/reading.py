@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.option_types import Checked, Instant, PathText, option, read_seconds
@@ -46,6 +47,19 @@ class VerifyOptions(Checked):
     against_timezone: str | None = option(
         None, "--against-timezone", metavar="ZONE", complete="zones",
         help="The zone of the days in FILE.  [default: the plan's or UTC, whichever fits better]",
+    )  # fmt: skip
+    source: str | None = option(
+        None, "--source", metavar="us|eu|URL", complete="targets",
+        help="Also compare with the project of PostHog that was exported: events, persons, groups and charts of both"
+        " sides. Its key is in BACKCAST_POSTHOG_KEY.",
+    )  # fmt: skip
+    source_project: str | None = option(
+        None, "--source-project", metavar="ID", help="The id of the project at --source."
+    )
+    earlier: Sequence[PathText] | None = option(
+        None, "--earlier", many=True, path="folder", exists=False, metavar="DIR",
+        help="With --source: an earlier plan of the same move; repeat for more."
+        "  [default: the applied plans next to this one with the same target]",
     )  # fmt: skip
     api: str | None = shared.api()
     project: str | None = shared.project("the one to which apply sent, or that of the keys")

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pipeline.text import are, pluralize, printable, were
-from pipeline.verify.findings import Against, Metric, Metrics
+from pipeline.verify.number_findings import Against, Metric, Metrics
 
 METRICS = {
     "month": "month", "week": "week, from Monday", "day": "day", "event": "event name", "platform": "platform ($os)",
     "country": "country ($geoip_country_code)",
 }  # fmt: skip
 """Each metric as people name it, in the order of a page."""
-_SIDES = {"#events": 0, "#events there": 0, "events differ": 40, "#users": 0, "#users there": 0, "users differ": 80}
+SIDES = {"#events": 0, "#events there": 0, "events differ": 40, "#users": 0, "#users there": 0, "users differ": 80}
 _OLD = {"metric": 9, "period": 20, "name": 80, "#old tool": 0, "#plan": 0, "because": 160}
 
 
@@ -55,8 +55,8 @@ def metric_tables(metrics: Metrics, *, every: bool) -> Iterator[Table]:
     """The numbers side by side, all or those that differ; people who are split or merged; the old tool's numbers."""
     for metric, title in METRICS.items():
         shown = [row for row in metrics.rows if row.metric == metric and (every or row.differs)]
-        yield Table({title: 80} | _SIDES, [
-            (_name(row), row.events, row.events_found, _change(row.events, row.events_found),
+        yield Table({title: 80} | SIDES, [
+            (_name(row), row.events, row.events_found, change(row.events, row.events_found),
              *("" if users is None else users for users in (row.users, row.users_found)), _people(row))
             for row in shown
         ])  # fmt: skip
@@ -76,7 +76,7 @@ def _name(row: Metric) -> str:
     return row.name[:7] if row.metric == "month" else printable(row.name, 80) or "none"
 
 
-def _change(planned: int, found: int) -> str:
+def change(planned: int, found: int) -> str:
     """How much more or less is there, and its share."""
     share = f" ({(found - planned) / planned:+.1%})" if planned else ""
     return f"{found - planned:+,}{share}" if found != planned else ""
@@ -89,7 +89,7 @@ def _people(row: Metric) -> str:
     rest = row.users_found - row.users - row.split + row.merged
     events = "missing" if rest < 0 else "other"
     parts = {"by splits": row.split, "by merges": -row.merged, f"by {events} events": rest}
-    return ": ".join(filter(None, (_change(row.users, row.users_found), _parts(parts))))
+    return ": ".join(filter(None, (change(row.users, row.users_found), _parts(parts))))
 
 
 def _parts(parts: dict[str, int]) -> str:

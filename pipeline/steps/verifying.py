@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from pipeline import out_of_memory
+from pipeline.config import Secret
 from pipeline.delivery.outcome import Outcome
 from pipeline.delivery.send import Hooks
 from pipeline.errors import BackcastError, UsageError
@@ -20,8 +21,9 @@ from pipeline.report.results import repair_counts, verify_result
 from pipeline.report.state import PlanStatus, read_status
 from pipeline.steps.keys import KeySource
 from pipeline.steps.target import project_to_read
-from pipeline.targets import address_of, files_of
+from pipeline.targets import address_of, files_of, is_loopback
 from pipeline.verify.findings import Verification
+from pipeline.verify.source_findings import SourceCheck
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -58,6 +60,7 @@ def verify(
     earlier, warn = results_of(directory, plan, NO_RESULTS).verification, hooks.warn
     outcome, project = None, None
     asks_people = options.continuity or options.cut_over is not None
+    plans = _plans_of_move(plan, directory, to, options) if options.source else []
     faults: Sequence[str] = ()
     if files_of(to) is not None:
         if asks_people:
@@ -76,6 +79,8 @@ def verify(
         else:
             found = compare(plan, directory, to, options, key, earlier=earlier, progress=hooks.step)
         project = project_of(name, to)
+        if plans:
+            found = msgspec.structs.replace(found, source=_compare_source(plans, to, key, options, hooks))
         if asks_people:
             from pipeline.management import ManagementClient
             from pipeline.preflight.questions import Questions
@@ -87,7 +92,48 @@ def verify(
             found = msgspec.structs.replace(found, continuity=people)
     result = verify_result(found, to=address_of(to), repair=repair_counts(outcome, asked=options.repair))
     # A report is kept after the events are discarded, so it has no ids of people.
-    new = Results(verification=msgspec.structs.replace(result, continuity=msgspec.UNSET), project=project)
+    kept = msgspec.structs.replace(result, continuity=msgspec.UNSET)
+    if isinstance(kept.source, SourceCheck):
+        persons = msgspec.structs.replace(kept.source.persons, examples=[])
+        kept = msgspec.structs.replace(kept, source=msgspec.structs.replace(kept.source, persons=persons))
+    new = Results(verification=kept, project=project)
     update_report(directory, plan, warn, new)
     status = read_status(plan, directory, new)
     return Verified(msgspec.structs.replace(result, state=status.state), status, outcome, faults)
+
+
+def _plans_of_move(plan: Plan, directory: Directory, to: str, options: VerifyOptions) -> list[tuple[Plan, Directory]]:
+    """The earlier plans of a move, and the plan itself at last. Raises UsageError, also if there is no key."""
+    from pipeline.fetch.tool import tools
+    from pipeline.plan.earlier import plans_beside
+    from pipeline.plan.sealed.freshness import open_plan
+    from pipeline.verify.source import check_moved
+    from pipeline.verify.steps import check_comparable
+
+    if files_of(to) is not None:
+        raise UsageError("--source: files have no persons", hint="compare with the project: --to us|eu|URL")
+    if options.source_project is None and not is_loopback(address_of(options.source or "")):
+        raise UsageError("--source needs the id of its project", hint="add --source-project ID; its URL shows it")
+    tools()["posthog"].secrets()
+    beside = [str(one.path) for one in plans_beside(directory, plan.target)]
+    earlier = beside if options.earlier is None else [str(path) for path in options.earlier]
+    plans = [*(open_plan(one, discarded=True) for one in earlier), (plan, directory)]
+    for one, place in plans:
+        check_moved(one, place)
+        check_comparable(one, place, to)
+    return plans
+
+
+def _compare_source(
+    plans: list[tuple[Plan, Directory]], to: str, key: Secret, options: VerifyOptions, hooks: Hooks
+) -> SourceCheck:
+    from pipeline.fetch.tool import tools
+    from pipeline.management import ManagementClient
+    from pipeline.verify.source import compare_source
+
+    [source_key] = tools()["posthog"].secrets()
+    with (
+        ManagementClient(options.source or "", source_key, options.source_project or "1") as source,
+        ManagementClient(options.api or to, key, options.project) as target,
+    ):
+        return compare_source(source, target, plans, hooks.step)

@@ -20,9 +20,9 @@ from pipeline.plan.sealed.contents import DailyCount, sealed_lines
 from pipeline.plan.sealed.directory import EVENTS, Directory
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.timestamps import format_utc
-from pipeline.verify.findings import Against, OldNumber
 from pipeline.verify.landed import quoted
 from pipeline.verify.metrics import UPDATES
+from pipeline.verify.number_findings import Against, OldNumber
 from pipeline.zone_clock import QUARTER, ZoneClock
 
 SHOWN = 100

@@ -23,8 +23,8 @@ from pipeline.models import Step
 from pipeline.plan.requests.store import RequestReader, read_requests
 from pipeline.plan.sealed.directory import EVENTS, Directory, LinesWriter
 from pipeline.plan.settled_facts import settled_lines
-from pipeline.verify.findings import Metric, Metrics
 from pipeline.verify.landed import PAGE, quoted
+from pipeline.verify.number_findings import Metric, Metrics
 from pipeline.verify.provenance import having
 from pipeline.verify.session import END, Pages, Session
 
@@ -42,7 +42,7 @@ MOST_IDS = 200_000
 MOST_PEOPLE = 20
 _AT_ONCE = 50_000
 _DAY = "CAST(make_timestamp(time) AS DATE)"
-_BY = {
+CHARTS = {
     "day": (_DAY, UTC_DAY),
     "week": (f"CAST(date_trunc('week', {_DAY}) AS DATE)", f"toMonday({UTC_DAY})"),
     "month": (f"CAST(date_trunc('month', {_DAY}) AS DATE)", f"toStartOfMonth({UTC_DAY})"),
@@ -100,9 +100,9 @@ def compare_metrics(
     where = " and ".join(conditions)
     parts, result = _people(client, database, where)
     rows: list[Metric] = []
-    for done, metric in enumerate(_BY):
-        progress("metrics", done, len(_BY))
-        planned, found = _planned(database, metric), _found(client, metric, where)
+    for done, metric in enumerate(CHARTS):
+        progress("metrics", done, len(CHARTS))
+        planned, found = _planned(database, metric), chart_numbers(client, metric, where)
         for name in sorted(planned.keys() | found.keys()):
             counts = (*planned.get(name, _Count()), *found.get(name, _Count()), *parts.get((metric, name), ()))
             rows.append(Metric(metric, name, *counts))
@@ -113,7 +113,7 @@ def compare_metrics(
     return msgspec.structs.replace(
         result,
         compared=Counter(row.metric for row in rows),
-        rows=_shown(rows),
+        rows=shown_rows(rows),
         differing=sum(row.differs for row in rows),
         in_doubt=database.number(f"{count} state != 'settled'"),
         left_out=database.number(f"{count} name IN ({quoted(UPDATES)})"),
@@ -156,21 +156,23 @@ def _text(value: object) -> str:
 
 
 def _planned(database: Database, metric: str) -> dict[str, _Count]:
-    pairs = f"SELECT {_BY[metric][0]} AS name, person, count(*) AS events FROM measured GROUP BY ALL"
+    pairs = f"SELECT {CHARTS[metric][0]} AS name, person, count(*) AS events FROM measured GROUP BY ALL"
     rows = database.rows(f"SELECT CAST(name AS VARCHAR), sum(events), count(*) FROM ({pairs}) GROUP BY name")
     return {name: _Count(int(events), users) for name, events, users in rows}
 
 
-def _found(client: ManagementClient, metric: str, where: str) -> dict[str, _Count]:
+def chart_numbers(client: ManagementClient, metric: str, where: str) -> dict[str, _Count]:
+    """The numbers of a metric at a service, of events that meet a condition, by name."""
     query = (
-        f"select {_BY[metric][1]} as counted_by, count(*), count(distinct person_id) from events where {where}"
+        f"select {CHARTS[metric][1]} as counted_by, count(*), count(distinct person_id) from events where {where}"
         " group by counted_by order by counted_by"
     )
     length = len("2024-03-01") if metric in _PERIODS else None  # the target may answer with a day's midnight
-    return {str(name)[:length]: _Count(int(events), int(users)) for name, events, users in _paged(client, query)}
+    return {str(name)[:length]: _Count(int(events), int(users)) for name, events, users in paged(client, query)}
 
 
-def _paged(client: ManagementClient, query: str) -> Iterator[list[Any]]:
+def paged(client: ManagementClient, query: str) -> Iterator[list[Any]]:
+    """The rows of an ordered query."""
     done, answer = 0, None
     while answer is None or len(answer) == PAGE:
         answer = client.query(f"{query} limit {PAGE} offset {done}").results
@@ -189,14 +191,14 @@ def _people(
     """
     query = f"select distinct_id, min(person_id) as person from events where {where} group by distinct_id"
     parts: dict[tuple[str, str], tuple[int, int]] = {}
-    persons = list(islice(_paged(client, f"{query} order by distinct_id"), MOST_IDS + 1))
+    persons = list(islice(paged(client, f"{query} order by distinct_id"), MOST_IDS + 1))
     if len(persons) > MOST_IDS:
         unknown = f"which persons are split or merged at the target, since there are more than {MOST_IDS:,} ids"
         return parts, Metrics(unknown=unknown)
     database.run("CREATE TABLE theirs (id UBIGINT, theirs UBIGINT)")
     database.insert("theirs", ((hash_id(str(id)), hash_id(str(person))) for id, person in persons))
     database.run("CREATE TABLE edges AS SELECT * FROM measured JOIN theirs USING (id)")
-    for metric, (by, _) in _BY.items():
+    for metric, (by, _) in CHARTS.items():
         pairs = f"SELECT DISTINCT {by} AS name, person, theirs FROM edges"
         query = (
             "SELECT CAST(name AS VARCHAR), count(*), count(DISTINCT person), count(DISTINCT theirs)"
@@ -219,10 +221,10 @@ def _people(
     return parts, Metrics(people=people, split=counts["split"], merged=counts["merged"])
 
 
-def _shown(rows: Iterable[Metric]) -> list[Metric]:
+def shown_rows(rows: Iterable[Metric]) -> list[Metric]:
     """The rows of a result: months, days and weeks that differ, the most frequent names; one row for other names."""
     shown: list[Metric] = []
-    for metric in ("month", "week", "day", *(name for name in _BY if name not in _PERIODS)):
+    for metric in ("month", "week", "day", *(name for name in CHARTS if name not in _PERIODS)):
         own = [row for row in rows if row.metric == metric]
         if metric in _PERIODS:
             shown += [row for row in own if metric == "month" or row.differs][-MOST_PERIODS:]

@@ -27,7 +27,7 @@ from pipeline.verify.comparison import Comparison
 from pipeline.verify.earlier import kept_kinds, with_earlier
 from pipeline.verify.expected import LANDED, Sent, add_replayed, digest_of, event_columns, read_places, write_expected
 from pipeline.verify.fields import Values, compare_values, sample_of
-from pipeline.verify.findings import Fields, FoundCounts, Metrics, PeopleCheck, Uuids, Verification, WarningCheck
+from pipeline.verify.findings import Fields, FoundCounts, PeopleCheck, Uuids, Verification, WarningCheck
 from pipeline.verify.landed import (
     BEGIN,
     PAGE,
@@ -39,6 +39,7 @@ from pipeline.verify.landed import (
     landed_pages,
 )
 from pipeline.verify.metrics import compare_metrics
+from pipeline.verify.number_findings import Metrics
 from pipeline.verify.people import Latest, check_people, person_differences
 from pipeline.verify.provenance import count_plans, having, provenance_of
 from pipeline.verify.rows import name_differences
@@ -136,20 +137,11 @@ def _verify(
     expected = write_expected(one.session, one.directory, one.database, values=values, progress=one.progress)
     landed = Pages(one.session, "landed", LANDED)
     comparison = Comparison(one.database, expected)
-    counts = Counter(
-        {
-            (event, day): count
-            for event, day, count in one.session.kept(
-                "counts.json",
-                list[tuple[str, str, int]],
-                lambda: [(*cell, count) for cell, count in landed_cells(client, where=where).items()],
-            )
-        }
-    )
+    counts = count_landed(one.session, client, where)
     if depth.among_others:
         counts = _on(comparison.days(), counts)
     read = comparison.differing_days(counts) if depth.uuids == "differing" else None
-    _read_landed(one, landed, counts, where, read)
+    store_landed(client, landed, counts, where, one.progress, days=read, values=values)
     add_replayed(one.database, one.plan)
     comparison.compare(landed.relation, alone=depth.whole, among_others=depth.among_others, days=read)
     _ask_again(one, comparison)
@@ -188,24 +180,43 @@ def _on(days: set[str], counts: Counter[tuple[str, str]]) -> Counter[tuple[str, 
     return Counter({cell: count for cell, count in counts.items() if cell[1] in days})
 
 
-def _read_landed(
-    one: _Verifying, pages: Pages, counts: Counter[tuple[str, str]], where: str, days: set[str] | None
+def count_landed(
+    session: Session, client: ManagementClient, where: str, name: str = "counts"
+) -> Counter[tuple[str, str]]:
+    """The counts of a service by event and UTC day, those of an earlier run if it was interrupted."""
+    counts = session.kept(
+        f"{name}.json",
+        list[tuple[str, str, int]],
+        lambda: [(*cell, count) for cell, count in landed_cells(client, where=where).items()],
+    )
+    return Counter({(event, day): count for event, day, count in counts})
+
+
+def store_landed(
+    client: ManagementClient,
+    pages: Pages,
+    counts: Counter[tuple[str, str]],
+    where: str,
+    progress: Step,
+    what: str = "events at the target",
+    *,
+    days: set[str] | None = None,
+    values: bool = False,
 ) -> None:
     """Store everything that landed, on some days or on all, from where an earlier run stopped."""
     if pages.cursor == END:
         return
     if days is not None:
         counts = _on(days, counts)
-    values = one.depth.fields == "all"
     start = Cursor(*pages.cursor) if pages.cursor else BEGIN
     size = VALUES_PAGE if values else PAGE
-    for rows, cursor in landed_pages(one.client, counts, size, where, values=values, start=start):
+    for rows, cursor in landed_pages(client, counts, size, where, values=values, start=start):
         if days is not None:
             rows = [row for row in rows if row.timestamp[:10] in days]
         uuids, names, ids, times, texts = zip(*rows, strict=True) if rows else ((),) * 5
         digests = [0 if text is None else _digest(text) for text in texts]
         pages.add(event_columns(uuids, names, ids, times, digests), cursor)
-        one.progress("events at the target", pages.rows, counts.total())
+        progress(what, pages.rows, counts.total())
     pages.finish()
 
 

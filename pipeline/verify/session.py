@@ -36,14 +36,14 @@ class _SessionLine(msgspec.Struct):
 
 
 class Session:
-    """The folder of one verification, for one process at a time. A context manager.
+    """The folder of one verification, or the folder `within`, for one process at a time. A context manager.
 
     `key` is everything that decides what is read; a folder with another key, or an old one, is removed. At the end the
     folder is removed, unless an exception ends it.
     """
 
-    def __init__(self, directory: Directory, *key: object) -> None:
-        self.path = directory.verification
+    def __init__(self, directory: Directory, *key: object, within: Path | None = None) -> None:
+        self.path = within or directory.verification
         self._key = hashlib.sha256(msgspec.json.encode(key)).hexdigest()
         self._lock: IO[bytes] | None = None
         self.resumed = False

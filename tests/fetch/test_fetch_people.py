@@ -194,6 +194,8 @@ def test_another_list_of_events_has_another_folder(tmp_path: Path) -> None:
             fetch(PostHog([]), server, tmp_path / "other", uuids=listing)
         with pytest.raises(UsageError, match="'funnels' cannot be fetched from Mixpanel"):
             fetch(api, server, tmp_path / "other", extras=("people", "funnels"))
+        with pytest.raises(UsageError, match="Mixpanel has no windows of the time of ingestion"):
+            fetch(api, server, tmp_path / "other", by="ingestion")
         assert len(server.asked) == before
 
 

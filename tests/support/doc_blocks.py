@@ -27,8 +27,8 @@ from tests.support import forked
 ROOT = Path(__file__).parent.parent.parent
 README = ROOT / "README.md"
 RUNNABLE = ("sh", "python")
-PORT = "8100"
-"""The port in the pages; each run uses a free one instead."""
+PORTS = ("8100", "8200")
+"""The ports in the pages; each run uses free ones instead."""
 BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>[a-z ]+)(?:: (?P<value>[^\n]*))? -->\n)?^```(?P<language>\S*)\n(?P<text>.*?)^```$", re.M | re.S
 )
@@ -104,8 +104,11 @@ def run(page: Path, directory: Path) -> Ran:
     environment = {**kept, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
     output, errors = directory.parent / "stdout", directory.parent / "stderr"
     with output.open("w") as stdout, errors.open("w") as stderr:  # files, so that a service left running blocks nothing
+        for port in PORTS:
+            script = script.replace(f"127.0.0.1:{port}", f"127.0.0.1:{(free := _free_port())}")
+            script = script.replace(f"--port {port}", f"--port {free}")
         shell = subprocess.Popen(
-            ["sh", "-c", script.replace(PORT, str(_free_port()))],
+            ["sh", "-c", script],
             cwd=directory,
             env=environment,
             stdin=subprocess.DEVNULL,

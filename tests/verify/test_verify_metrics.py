@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.verify.findings import Against, Metric, Metrics, OldNumber
+from pipeline.verify.number_findings import Against, Metric, Metrics, OldNumber
 from tests.support.hogql import like_the_real_service, refusal
 from tests.support.people import planned as planned_people
 from tests.support.verification import Sent, empty, sent, sent_rows

@@ -174,6 +174,7 @@ def _bring_files(directory: Directory, publication: Publication) -> None:
             discard(directory.ledger)
             shutil.rmtree(directory.rehearsal, ignore_errors=True)
             shutil.rmtree(directory.verification, ignore_errors=True)
+            shutil.rmtree(directory.source_verification, ignore_errors=True)
             results = {file.name: file for file in results_in(directory)}
             for name, file in (sealed_in(directory) | results).items():
                 if name not in publication.files and name != "plan.json":

@@ -104,6 +104,10 @@ class Directory:
     """Pairs of ids that would join people who are two at the target (`--continuity`)."""
     metrics = _File("metrics.jsonl")
     """The numbers of charts that the last `verify --metrics` compared."""
+    source_verification = _File("source-verification")
+    """What an interrupted comparison with the source read so far."""
+    source_differences = _File("source-differences.jsonl")
+    """Every event that the last `verify --source` found on one side only."""
     undo_list = _File("undo-list")
     """What was sent, as lists and queries (`backcast undo-list`)."""
     receipt = _File("receipt.json")

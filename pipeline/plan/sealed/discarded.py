@@ -86,6 +86,7 @@ def with_people(plan: Plan, directory: Directory, *, merges_kept: bool) -> list[
         directory.requests, directory.packs, directory.facts, directory.excluded, directory.stdin, directory.preflight,
         directory.answers, directory.profiles_before, directory.rehearsal, directory.verification,
         directory.differences, directory.continuity, directory.undo_list, directory.scratch,
+        directory.source_verification, directory.source_differences,
         directory.path / "imported", directory.path / UNFINISHED, *directory.path.glob("files-????????????"),
         *directory.path.glob(".query-*"),
     }  # fmt: skip

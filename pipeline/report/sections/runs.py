@@ -7,9 +7,11 @@ from pipeline.report.contents import Report
 from pipeline.report.metrics_words import metric_sentences, metric_tables
 from pipeline.report.records import LEVELS
 from pipeline.report.registry import Values, on_page
+from pipeline.report.source_words import source_sentences, source_tables
 from pipeline.report.verification_words import canary_sentences, copies, done_about
 from pipeline.report.wording import state_in_words
-from pipeline.verify.findings import Metrics
+from pipeline.verify.number_findings import Metrics
+from pipeline.verify.source_findings import SourceCheck
 
 MOST_ROWS = 40
 _TITLES = {
@@ -103,6 +105,16 @@ def metrics(report: Report) -> Values:
         "sentences": list(metric_sentences(found)),
         "tables": list(metric_tables(found, every=True)),
     }
+
+
+@on_page(11, "source")
+def source(report: Report) -> Values:
+    """The target next to the project that it was moved from."""
+    result = report.results.verification
+    found = None if result is None else result.source
+    if not isinstance(found, SourceCheck):
+        return None
+    return {"source": found, "sentences": list(source_sentences(found)), "tables": list(source_tables(found))}
 
 
 @on_page(105, "receipt")

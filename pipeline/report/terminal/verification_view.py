@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from pipeline.plan.in_bucket import file_here
-from pipeline.report.metrics_words import metric_sentences, metric_tables
+from pipeline.report.metrics_words import Table, metric_sentences, metric_tables
+from pipeline.report.source_words import source_sentences, source_tables
 from pipeline.report.terminal.tables import show_table, text
 from pipeline.report.verification_words import (
     by_plan,
@@ -22,7 +23,9 @@ from pipeline.report.verification_words import (
     verdict,
 )
 from pipeline.text import are, pluralize, printable
-from pipeline.verify.findings import Continuity, Difference, Metrics, RepairCounts, Verification
+from pipeline.verify.findings import Continuity, Difference, RepairCounts, Verification
+from pipeline.verify.number_findings import Metrics
+from pipeline.verify.source_findings import SourceCheck
 
 MOST_DIFFERENCES = 8
 
@@ -59,10 +62,9 @@ def show_verification(console: Console, result: Verification, directory: str) ->
         file = printable(file_here(directory, "differences.jsonl"), 4_000)
         console.print(Text(f"Every difference with its row: {file}"), soft_wrap=True)
     if isinstance(result.metrics, Metrics):
-        for line in metric_sentences(result.metrics):
-            console.print(text(line, 600))
-        for table in metric_tables(result.metrics, every=False):
-            show_table(console, table.columns, table.rows, MOST_DIFFERENCES)
+        _numbers(console, metric_sentences(result.metrics), metric_tables(result.metrics, every=False))
+    if isinstance(result.source, SourceCheck):
+        _numbers(console, source_sentences(result.source), source_tables(result.source))
     _depth(console, result)
     _extras(console, result)
     for line in filter(None, (by_plan(result), replayed(result), copies(result))):
@@ -81,6 +83,13 @@ def show_verification(console: Console, result: Verification, directory: str) ->
             (one.live, one.history, one.by, one.first_live[:10], "yes" if one.joins else "no")
             for one in result.continuity.splits[:MOST_DIFFERENCES]
         ])  # fmt: skip
+
+
+def _numbers(console: Console, sentences: Iterable[str], tables: Iterable[Table]) -> None:
+    for line in sentences:
+        console.print(text(line, 600))
+    for table in tables:
+        show_table(console, table.columns, table.rows, MOST_DIFFERENCES)
 
 
 def _differences(console: Console, differences: Sequence[Difference]) -> None:
