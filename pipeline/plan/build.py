@@ -23,7 +23,7 @@ from pipeline.plan.blocks import planned_tasks
 from pipeline.plan.canary.choose import ChosenCanary, choose_canary
 from pipeline.plan.canary.lines import put_first
 from pipeline.plan.check_rules import unused_acceptances
-from pipeline.plan.checks import CopiedRows, KeyConflicts, PlanFacts, run_checks, verdict_of
+from pipeline.plan.checks import CHECKS, CopiedRows, KeyConflicts, PlanFacts, run_checks, verdict_of
 from pipeline.plan.deduplication import Deduplication
 from pipeline.plan.fact_tables import FactTables
 from pipeline.plan.people import PeopleBuilder
@@ -355,6 +355,8 @@ class _PlanBuilder:
                 drift=drift_facts,
                 tracking=tracking,
                 unsafe=source.unsafe,
+                counted=source.warnings + source.rejects + source.skips,
+                first=source.examples,
                 unconverted={code: one for code, one in unconverted.items() if one[0]},
                 row_at=self.source_examples.row_at,
                 copies={
@@ -373,7 +375,7 @@ class _PlanBuilder:
                 replay=request.replay.facts(self.replayed) if request.replay and self.replayed else None,
             )
         )
-        for name in {one.name for one in findings}:  # a check reports these already
+        for name in {one.name for one in findings} & {one.name for one in CHECKS}:  # a check reports these already
             source.warnings.pop(name, None)
             source.examples.pop(name, None)
         return Plan(
