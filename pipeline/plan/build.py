@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from pipeline.encoder.event import Encoder
 from pipeline.errors import BackcastError
+from pipeline.extractors.fetched import days_without_events
 from pipeline.identity.event_ids import EVENTS_PER_MINUTE
 from pipeline.identity.kinds import PLACE_SHIFT
 from pipeline.mapper.inspection.field_uses import FieldUses
@@ -367,7 +368,8 @@ class _PlanBuilder:
                 history=self.history,
                 hours=self.hours,
                 activity=self.activity,
-                paths=[part.path for part in self.config.parts],
+                paths=(paths := [part.path for part in self.config.parts]),
+                without_events=days_without_events((note.where for note in request.source.notes), paths),
                 unread=request.source.unread,
                 thresholds=request.thresholds,
                 in_series=request.series is not None,

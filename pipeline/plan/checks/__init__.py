@@ -101,6 +101,7 @@ class PlanFacts:
     `rejects` counts the rejected rows and the rejected items of rows, each item by itself. `codes` has their codes,
     with the file and row of the first one in words; `rejected_bytes` of `bytes_read` are in rejected rows.
     `history` has the events to send by day, `hours` by quarter of an hour, and `paths` the files, as people see them;
+    `without_events` names those that a fetch left out because their days have no events;
     `unread` are files that are left out although their names are like those of files that are read.
     `counted` has the codes of warnings, rejected and skipped rows, and `first` the first row of each warning.
     `unconverted` counts, by their code, the values that stop the plan because they cannot be converted, with the first.
@@ -142,6 +143,7 @@ class PlanFacts:
     hours: HourHistory = field(default_factory=HourHistory)
     activity: Activity = field(default_factory=Activity)
     paths: Sequence[str] = ()
+    without_events: Sequence[str] = ()
     unread: Sequence[str] = ()
     thresholds: PlanOptions = field(default_factory=PlanOptions)
     replay: ReplayFacts | None = None
