@@ -37,18 +37,16 @@ def plan_command(plan: Plan, place: str, options: Sequence[str], made: Sequence[
 
 def _sealed_words(plan: Plan) -> Iterator[str]:
     """The options that a plan seals, unless they have their defaults. A file is no part of a plan: its name is FILE."""
-    sealed, defaults = plan.options, SealedOptions(0)
+    sealed, defaults = plan.options, SealedOptions(0, joined_users=PlanOptions.joined_users)
     given: dict[str, object] = {name: getattr(sealed, name) for name in _SEALED}
     given |= {name: format_utc(at) for name in ("since", "until") if (at := getattr(sealed, name)) is not None}
     given |= {"identities": sealed.identities and "FILE", "exclude_ids": sealed.excluded_ids and "FILE"}
     given |= {"target": plan.target, "provenance": sealed.marks or ("" if sealed.provenance else "none")}
     for field in fields(PlanOptions):
-        value, flags = given.get(field.name), option_of(field).flags
-        default = getattr(defaults, field.name, None) if field.default is None else field.default
-        if value is True:
-            yield flags[0]
-        elif value and value != default:
-            yield from (flags[0], ",".join(value) if isinstance(value, tuple) else str(value))
+        value = given.get(field.name)
+        if value and value != getattr(defaults, field.name, None):
+            yield option_of(field).flags[0]
+            yield from () if value is True else [",".join(value) if isinstance(value, tuple) else str(value)]
 
 
 def stop_options(plan: Plan) -> list[str]:
