@@ -120,7 +120,7 @@ def read_settings(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise UsageError(f"{text!r} is not key=value", hint="for example --set event=event_name")
+            raise UsageError(f"{text!r} is not key=value", hint="write a name, an equals sign and its value")
         if key in found:
             raise UsageError(f"{key} is given twice", hint="give it once")
         found[key] = value
@@ -155,7 +155,7 @@ def read_seconds(text: str) -> float:
 
 def read_names(text: str) -> tuple[str, ...]:
     """Names separated by commas."""
-    return tuple(name.strip() for name in text.split(",")) if text else ()
+    return tuple(name.strip() for name in text.split(","))
 
 
 MARKS = {"plan": "import_plan", "row": "import_row"}

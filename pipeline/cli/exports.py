@@ -168,8 +168,10 @@ def _command(tool: Tool) -> click.Command:
                 f"{tool.title} has no event{listed} between {found.manifest.since} and {found.manifest.until}",
                 hint="check --since, --until, the region in --from, and the project or its key",
             )
-        common.show(_machine(found), lambda console: _draw(console, tool, found), as_json=as_json, quiet=quiet)
-        return 7 if found.fewer or found.short or found.missing else 0
+        lacks = bool(found.fewer or found.short or found.missing)
+        mute = quiet and not lacks
+        common.show(_machine(found), lambda console: _draw(console, tool, found), as_json=as_json, quiet=mute)
+        return 7 if lacks else 0
 
     return click.command(
         tool.name,
@@ -210,7 +212,9 @@ def _draw(console: Console, tool: Tool, found: FetchResult) -> None:
     console.print(words, markup=False)
     for line in _more_lines(tool, found):
         console.print(line, markup=False)
-    command = f"backcast plan {quoted(str(found.folder))} -m {manifest.tool} -o plan"
+    keys = ",".join(one.partition(":")[2].rpartition("=")[0] for one in manifest.extras if one.startswith("group:"))
+    groups = f" --set {quoted(f'groups={keys}')}" if keys else ""
+    command = f"backcast plan {quoted(str(found.folder))} -m {manifest.tool}{groups} -o plan"
     show_step(console, NextStep("plan these files, which sends nothing:", command))
 
 
@@ -222,7 +226,8 @@ def _more_lines(tool: Tool, found: FetchResult) -> Iterator[str]:
     if rows:
         yield "Also fetched: " + ", ".join(f"{of} ({count:,})" for of, count in rows.items()) + "."
     if found.short:
-        yield f"Incomplete: {tool.title} counts more than it gave of {', '.join(found.short)}."
+        listed = ", ".join(found.short)
+        yield f"Incomplete: {tool.title} counts more than it gave of {listed}. The same command asks for these again."
     if found.missing:
         some = ", ".join(found.missing[:5]) + (", …" if len(found.missing) > 5 else "")
         yield f"Not found: {len(found.missing):,} of the listed events, {some}; --json has all."

@@ -143,7 +143,7 @@ def _read(sample: bytes, dialect: Dialect, whole: bool, asked: str) -> _Reading 
         if found.cells is None and not rows:
             return None
         if found.cells is not None and len(rows) <= _COMPARED_ROWS:
-            rows.append(_decoded(found.cells, dialect))
+            rows.append([(cell or "").encode("latin-1").decode(dialect.encoding, "replace") for cell in found.cells])
             numbers.append(number)
         lengths.append(-1 if found.cells is None else len(found.cells))
         if len(lengths) > _ENOUGH_ROWS:
@@ -157,10 +157,6 @@ def _read(sample: bytes, dialect: Dialect, whole: bool, asked: str) -> _Reading 
     if above or asked.isdecimal():
         dialect = replace(dialect, header_row=numbers[above])
     return _Reading(lengths.count(len(header)) / len(lengths) if lengths else 1.0, dialect, header, rows)
-
-
-def _decoded(cells: list[str], dialect: Dialect) -> list[str]:
-    return [(cell or "").encode("latin-1").decode(dialect.encoding, "replace") for cell in cells]
 
 
 def _is_name(cell: str) -> bool:

@@ -7,6 +7,7 @@ whole export.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -126,6 +127,19 @@ def describe_fetched(folder: str) -> str:
     if short := [one.of for one in manifest.pages if one.fewer]:
         words += f"; {manifest.tool} counts more than it gave of {', '.join(short)}"
     return words
+
+
+def days_without_events(noted: Iterable[str], paths: Sequence[str]) -> list[str]:
+    """The names that files of days without events would have among the files `paths` of an export, by the manifests of
+    fetches among the `noted` paths."""
+    names: list[str] = []
+    for where in noted:
+        manifest = read_manifest(os.path.dirname(where)) if os.path.basename(where) == MANIFEST else None
+        if manifest is not None and manifest.files:
+            first = manifest.files[0]
+            like = [path for path in paths if path.endswith(first.file)][:1]
+            names += [path.replace(first.since, one.since) for path in like for one in manifest.windows if not one.file]
+    return names
 
 
 def refuse_changed(folder: str, manifest: FetchManifest) -> None:

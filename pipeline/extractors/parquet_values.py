@@ -75,7 +75,7 @@ class ColumnReader:
         """The values of a column, one for each row, by the table above."""
         self._name = name
         converted: list[Any] = self._plain(column, np.arange(len(column)))
-        if _is_nested(_bare(column.type)):
+        if pa.types.is_nested(_bare(column.type)):
             return [value if value is None else Raw(_encode(value)) for value in converted]
         return converted
 
@@ -239,10 +239,6 @@ def _bare(kind: pa.DataType) -> pa.DataType:
     while isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     return _bare(kind.value_type) if pa.types.is_dictionary(kind) else kind
-
-
-def _is_nested(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_nested(kind))
 
 
 def _unfolded(column: pa.Array, rows: Any) -> tuple[pa.Array, list[int], Any]:

@@ -60,10 +60,14 @@ class Folder:
         return self.path / _PARTIAL
 
     def reopen(self) -> None:
-        """If no window is left, those of which the tool counts more events than it gave are: they may be whole now."""
+        """If nothing is left, that of which the tool counts more than it gave is: it may be whole now."""
         self.left = self.left or [
             Window(seconds_of(one.since), seconds_of(one.until)) for one in self.manifest.windows if one.fewer
         ]
+        pages = self.manifest.pages
+        if short := tuple(one.of for one in pages if one.fewer and not self.manifest.waiting):
+            self._write(pages=tuple(one for one in pages if one.of not in short), waiting=short)
+            _remove_unnamed(self)
 
     def divide(self, pieces: Sequence[Window]) -> None:
         """Replace the first remaining window with these, durably."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 from msgspec import UNSET, UnsetType
 
 from pipeline.encoder.event import Encoder
+from pipeline.extractors.fetched import days_without_events
 from pipeline.identity.event_ids import EVENTS_PER_MINUTE
 from pipeline.identity.kinds import PLACE_SHIFT
 from pipeline.mapper.inspection.field_uses import FieldUses
@@ -22,7 +23,7 @@ from pipeline.plan.blocks import planned_tasks
 from pipeline.plan.canary.choose import ChosenCanary, choose_canary
 from pipeline.plan.canary.lines import put_first
 from pipeline.plan.check_rules import unused_acceptances
-from pipeline.plan.checks import CopiedRows, KeyConflicts, PlanFacts, run_checks, verdict_of
+from pipeline.plan.checks import CHECKS, CopiedRows, KeyConflicts, PlanFacts, run_checks, verdict_of
 from pipeline.plan.deduplication import Deduplication
 from pipeline.plan.fact_tables import FactTables
 from pipeline.plan.joined_rows import find_unjoined
@@ -316,6 +317,7 @@ class _PlanBuilder:
                 drift=drift_facts,
                 tracking=tracking,
                 unsafe=source.unsafe,
+                counted=source.warnings + source.rejects + source.skips,
                 unconverted={code: one for code, one in unconverted.items() if one[0]},
                 row_at=self.source_examples.row_at,
                 copies={
@@ -326,7 +328,8 @@ class _PlanBuilder:
                 history=self.history,
                 hours=self.hours,
                 activity=self.activity,
-                paths=[part.path for part in self.config.parts],
+                paths=(paths := [part.path for part in self.config.parts]),
+                without_events=days_without_events((note.where for note in request.source.notes), paths),
                 unread=request.source.unread,
                 thresholds=request.thresholds,
                 in_series=request.series is not None,
@@ -334,7 +337,7 @@ class _PlanBuilder:
                 replay=request.replay.facts(self.replayed) if request.replay and self.replayed else None,
             )
         )
-        for name in {one.name for one in findings}:  # a check reports these already
+        for name in {one.name for one in findings} & {one.name for one in CHECKS}:  # a check reports these already
             source.warnings.pop(name, None)
             source.examples.pop(name, None)
         return Plan(

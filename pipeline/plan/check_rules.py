@@ -1,4 +1,4 @@
-"""What a person decides about the checks of a plan: which of them stop it, are left out, or were accepted and why.
+"""What a person decides about checks and codes of a plan: which stop it, are left out, or were accepted and why.
 
 The decisions come from `--stop-on`, `--accept`, a file (`--checks`), and `checks` in a job file:
 
@@ -23,6 +23,7 @@ from pipeline.errors import JobError, UsageError
 from pipeline.models import Finding
 from pipeline.option_types import CheckRule, option_of
 from pipeline.options import PlanOptions
+from pipeline.validator.rules import SKIP
 
 if TYPE_CHECKING:
     import yaml
@@ -38,13 +39,13 @@ def with_rules(options: PlanOptions, levels: Mapping[str, str]) -> PlanOptions:
     """The options with everything that they say about checks under `checks`, and with the limits of these rules, unless
     the command line gives the same limit.
 
-    `levels` are the own levels of all checks. Raises UsageError for a check or a limit that does not exist, and for
-    accepting or ignoring a check that stops a plan by itself.
+    `levels` are the own levels of all checks and codes. Raises UsageError for a check or a limit that does not exist,
+    and for accepting or ignoring a check that stops a plan by itself.
     """
     given = options.checks
     rules = dict(given if isinstance(given, Mapping) else _read_file(fspath(given)))
     for name in options.stop_on:
-        for one in (each for each in levels if levels[each] != "open") if name == ALL else (name,):
+        for one in [each for each in levels if levels[each] not in (SKIP, "open")] if name == ALL else (name,):
             rule = rules.get(one, CheckRule())
             rules[one] = rule if name == ALL and rule.level else rule._replace(level="stop")
     for name, reason in options.accept.items():
@@ -53,8 +54,8 @@ def with_rules(options: PlanOptions, levels: Mapping[str, str]) -> PlanOptions:
         rules[name] = rules.get(name, CheckRule())._replace(accepted=reason)
     for name, rule in rules.items():
         if name not in levels:
-            near = get_close_matches(name, levels, 3) or sorted(levels)
-            raise UsageError(f"there is no check {name!r}", hint=f"there are: {', '.join(near)}")
+            near = get_close_matches(name, levels, 3) or ["the names that a plan shows, such as spike or clock_skew"]
+            raise UsageError(f"there is no check or code {name!r}", hint=f"there are: {', '.join(near)}")
         if levels[name] == "stop" and (rule.accepted or rule.level in ("warning", "ignore")):
             raise UsageError(
                 f"the check {name} stops a plan by itself: it cannot be accepted, ignored or made a warning",
@@ -91,9 +92,11 @@ def _rule(reader: Reader, node: yaml.Node, name: str) -> CheckRule:
         return CheckRule(_LEVELS[reader.choice(node, tuple(_LEVELS), name)])
     entries = dict(reader.table(node, name))
     level = reader.choice(entries.pop("level"), tuple(_LEVELS), "level") if "level" in entries else ""
-    accepted = reader.text(entries.pop("accept"), "accept") if "accept" in entries else ""
+    accepted = reader.text(reason := entries.pop("accept"), "accept") if "accept" in entries else None
+    if accepted is not None and not accepted.strip():
+        raise reader.wrong(reason, f"{name} is accepted without a reason", 'say why: accept: "…"')
     limits = {key: reader.text(one, key) for key, one in entries.items()}
-    return CheckRule(_LEVELS.get(level, ""), accepted, limits)
+    return CheckRule(_LEVELS.get(level, ""), accepted or "", limits)
 
 
 def _limits(rules: Mapping[str, CheckRule]) -> list[tuple[Field[Any], Any]]:

@@ -206,7 +206,7 @@ def _queries(marks: dict[str, str], *, rows: bool) -> str:
     of_rows = (
         "-- The events of one file of the export, each with its file and row. Put the name of a file for FILE.",
         f"select {place} as place, event, distinct_id, timestamp, uuid from events",
-        f"where {where} and {place} like 'FILE:%' order by timestamp limit 50000;",
+        f"where {where} and startsWith({place}, 'FILE:') order by timestamp limit 50000;",
         "",
     )
     return "\n".join(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from itertools import chain, islice
 
 import msgspec
@@ -13,6 +13,7 @@ from pipeline.clock_offsets import most_frequent
 from pipeline.errors import UnreadableExport
 from pipeline.extractors import blocks, describe
 from pipeline.extractors import rows as read_rows
+from pipeline.extractors.fetched import days_without_events
 from pipeline.extractors.stream import in_turn
 from pipeline.mapper import load
 from pipeline.models import BLOCK_BYTES, BrokenRow, Notice, Part, Source
@@ -201,15 +202,21 @@ class _Walk:
             warnings=dict(self.warnings.most_common()),
             notices=[
                 (note.code, note.where, note.detail)
-                for note in (*self.source.notes, *self.notices, *_missing([part.path for part in self.parts]))
+                for note in (
+                    *self.source.notes,
+                    *self.notices,
+                    *_missing(self.source, self.parts),
+                )
             ],
         )
 
 
-def _missing(paths: list[str]) -> Generator[Notice]:
+def _missing(source: Source, parts: Sequence[PartSurvey]) -> Generator[Notice]:
     """Days, hours and parts that the names of files leave out."""
+    paths = [part.path for part in parts]
+    days = missing_days([*paths, *days_without_events((note.where for note in source.notes), paths)])
     found = {
-        "missing_files": [(days_named(first, last), path) for first, last, path in missing_days(paths)],
+        "missing_files": [(days_named(first, last), path) for first, last, path in days],
         "missing_hours": [(hours_named(first, last), path) for first, last, path in missing_hours(paths)],
         "missing_parts": [(f"part {numbers}", path) for numbers, path in missing_parts(paths)],
     }

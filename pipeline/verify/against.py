@@ -31,7 +31,8 @@ _LONG = ("metric", "period", "name", "value")
 _METRICS = {"events": "", "users": "", "dau": "day", "wau": "week", "mau": "month"}
 """What a number may count, and the length of its period if the metric says it."""
 _PERIOD = re.compile(r"(?P<day>\d{4}-\d\d-\d\d)(?:[ T]00:00.*)?|(?P<month>\d{4}-\d\d)|(?P<week>\d{4}-W\d\d)|(?P<all>)")
-_VALUE = re.compile(r"(\d+|\d{1,3}(,\d{3})+)(\.0+)?")
+_VALUE = re.compile(r"(\d+|\d{1,3}(?:,\d{3})+)(?:\.00?)?|(\d+|\d{1,3}(?:\.\d{3})+),00?")
+"""Whole numbers with commas between thousands, or with points and a decimal comma. `1.000` may be either."""
 _DAYS = {"day": 1, "week": 7, "month": 31}
 _YEAR_1 = 62_135_596_800 * 1_000_000
 """Microseconds from the year 1 to 1970, a multiple of QUARTER: divisions of positive numbers round down."""
@@ -203,5 +204,5 @@ def _number(metric: str, period: str, name: str, value: str, column: str = "") -
         day = text + {"day": "", "week": "-1", "month": "-01", "all": ""}[unit]
         unit = long if unit == "day" and long in ("week", "month") else unit
         start = _start(date.fromisoformat(day), unit) if day else ""
-        count = int(value.partition(".")[0].replace(",", ""))
+        count = int(re.sub(r"[.,]00?$|[.,](?=\d{3})", "", value))
         yield _Number(unit, start, name, "users" if _METRICS[metric] else metric, period, count)

@@ -127,7 +127,8 @@ def check_people(
                 except Refused as error:
                     if error.status != 400:
                         raise
-                    journal.add(_Chunk(unknown=f"{_what(chunk)}, because {error}"))
+                    what = "groups" if isinstance(chunk[0].sealed, SealedGroup) else "persons"
+                    journal.add(_Chunk(unknown=f"{what}, because {error}"))
             number += 1
             progress("merges, profiles and groups", number * ASKED, 0)
     for dated in _compare_dates(target, journal, directory):
@@ -164,10 +165,6 @@ def person_differences(session: Session) -> Iterator[PersonDifference]:
     """Every difference that `check_people` found, while its session is open."""
     for chunk in Journal(session, "people.jsonl", _Chunk):
         yield from chunk.differences
-
-
-def _what(chunk: Sequence[_Line]) -> str:
-    return "groups" if isinstance(chunk[0].sealed, SealedGroup) else "persons"
 
 
 def _sample(lines: Iterable[_Line]) -> list[_Line]:

@@ -82,6 +82,8 @@ def depth_of(options: VerifyOptions) -> Depth:
     against = "" if options.against is None else str(options.against)
     if against:
         read_numbers(against)  # before anything is read from the target
+    elif options.against_timezone:
+        raise UsageError("--against-timezone without --against has no effect", hint="add --against FILE")
     ZoneClock([(zone, "") for zone in filter(None, [options.against_timezone])])
     return Depth(
         options.uuids, options.fields, options.whole,  # type: ignore[arg-type]  # of the options' choices

@@ -126,6 +126,7 @@ def test_two_imports_of_one_tool_are_told_apart_by_plan(tmp_path: Path) -> None:
     queries = (bad.directory / "undo-list" / "queries.sql").read_text().split(";")[:4]
     with ManagementClient(room.url, Secret(PERSONAL), str(room.project)) as client:
         days, rest, persons, rows = (client.query(one.replace("FILE", "part-0.jsonl")).results for one in queries)
+        assert client.query(queries[3].replace("FILE", "part_0.jsonl")).results == []  # `_` stands only for itself
         for query in PAGE.read_text("utf-8").split("```sql\n")[1].split("```")[0].split(";")[:-1]:
             client.query(query)
     assert sum(count for _, _, count in days) == 25

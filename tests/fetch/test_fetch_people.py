@@ -135,13 +135,18 @@ def test_a_fetch_that_stopped_among_pages_goes_on_with_the_next(tmp_path: Path) 
 
 
 def test_a_count_that_stays_larger_is_said(tmp_path: Path) -> None:
-    """After three tries the pages are kept, and the result and the manifest name what is short."""
+    """After three tries the pages are kept, and the result and the manifest name what is short. A later fetch asks for
+    these pages again."""
     api = mixpanel(faults={number: with_total(26) for number in range(2, 99)})
-    found, _ = fetched(api, tmp_path, extras=("people",))
-    assert (api.sessions, found.short) == (3, ("people",))
-    assert json.loads((tmp_path / MANIFEST).read_text())["pages"][-1]["fewer"] is True
-    survey = pipeline.survey_export([str(tmp_path)])
-    assert any("counts more than it gave of people" in sentence for _, _, sentence in survey.notices)
+    with exporting(api) as server:
+        found = fetch(api, server, tmp_path, extras=("people",))
+        assert (api.sessions, found.short) == (3, ("people",))
+        assert json.loads((tmp_path / MANIFEST).read_text())["pages"][-1]["fewer"] is True
+        survey = pipeline.survey_export([str(tmp_path)])
+        assert any("counts more than it gave of people" in sentence for _, _, sentence in survey.notices)
+        api.faults = {}
+        whole = fetch(api, server, tmp_path, extras=("people",))
+    assert (whole.short, whole.fetched, ids(tmp_path, "people")) == ((), 3, PEOPLE)
 
 
 def test_a_listing_that_never_holds_leaves_the_fetch_unfinished(tmp_path: Path) -> None:
@@ -199,10 +204,27 @@ def test_another_list_of_events_has_another_folder(tmp_path: Path) -> None:
         assert len(server.asked) == before
 
 
+def test_a_day_without_events_is_no_missing_file(tmp_path: Path) -> None:
+    """A fetch asked for it; a day whose file is gone is missing."""
+    api = Mixpanel([START + day * 86_400.0 + hour for day in (0, 1, 2, 4, 5, 6) for hour in range(9)])
+    fetched(api, tmp_path / "export", 7)
+
+    def missing(folder: Path) -> list[str]:
+        gates = pipeline.plan_export(folder, tmp_path / "plan", PlanOptions(workers=0, timezone="UTC")).gates
+        noted = [code for code, _, _ in pipeline.survey_export([str(folder)]).notices]
+        return [gate.name for gate in gates if gate.name == "missing_files"] + [
+            code for code in noted if code == "missing_files"
+        ]
+
+    assert missing(tmp_path / "export") == []
+    (tmp_path / "export" / MANIFEST).unlink()
+    assert missing(tmp_path / "export") == ["missing_files"] * 2
+
+
 def test_the_command_says_what_else_it_fetched_and_what_it_did_not_find(
     call: Callable[..., Printed], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Exit 7 if a listed event is missing, with its id."""
+    """Exit 7 if a listed event is missing, with its id, also with --quiet. The next command names the groups."""
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "list.txt").write_text("i0\ni99\n")
@@ -210,6 +232,12 @@ def test_the_command_says_what_else_it_fetched_and_what_it_did_not_find(
         words = ["fetch", "mixpanel", "--from", server.url, "--project", "7", "--since", "2023-03-01"]
         words += ["--until", "2023-03-02", "--with", ",".join(ALL), "--uuids", str(tmp_path / "list.txt")]
         done = call(*words, "-o", tmp_path / "export")
+        assert (
+            call(*words, "-o", tmp_path / "export", "--quiet").out.partition("Also")[2] == done.out.partition("Also")[2]
+        )
     assert done.code == 7
+    assert f"backcast plan {tmp_path / 'export'} -m mixpanel --set groups=company_id -o plan" in done.out.replace(
+        "\n", ""
+    )
     assert "Also fetched: people (25), cohorts (2), cohort:12 (11), cohort:13 (0), annotations (1)," in done.out
     assert "Not found: 1 of the listed events, i99; --json has all." in done.out

@@ -129,7 +129,7 @@ def test_survivors_are_the_parts_that_no_case_shows() -> None:
 
 
 def test_a_case_that_shows_a_part_fails_when_it_changes() -> None:
-    """If rows cover every part, every change of the mapping is noticed."""
+    """If rows cover every part, every change of the mapping is noticed, also if its times have a format."""
     more = MAPPING.replace("has: '{\"amount\":1.10}'", 'properties: \'{"amount":1.10,"$os":"ios"}\'') + (
         """  - name: two
     settings: {shop: one}
@@ -145,6 +145,8 @@ def test_a_case_that_shows_a_part_fails_when_it_changes() -> None:
     assert tried.survivors == ()
     assert tried.tried == tried.failed > 20
     assert tried.enough
+    dated = more.replace('"at":0', '"at":"01.01.1970"').replace("unit: s", 'unit: format, format: "%d.%m.%Y"')
+    assert mutate(parse(dated, "shop.yaml")).survivors == ()
 
 
 @pytest.mark.parametrize("name", ["generic", "posthog"])

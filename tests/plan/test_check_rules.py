@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.jobs.loading import load_job
 from tests.plan.test_findings_of_a_plan import planted
-from tests.support.commands import generic
+from tests.support.commands import generic, in_process
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,21 @@ def test_any_check_can_stop_a_plan_and_an_accepted_one_no_longer_does(call: Any,
     assert "accepted: spike" in page
 
 
+def test_a_command_to_plan_again_keeps_what_was_given(call: Any, source: Path, tmp_path: Path) -> None:
+    """`apply` names the target, the window, the people and the files that the plan was made with; an earlier acceptance
+    stays in the line that `plan` prints."""
+    ids, plan = tmp_path / "gone.txt", tmp_path / "plan"
+    ids.write_text("nobody\n")
+    given = ["--for", "us", "--until", "2030-01-01T00:00:00Z", "--exclude-ids", str(ids), "--joined-users", "none"]
+    rules = ["--stop-on", "spike", "--accept", "renamed_event=new names"]
+    printed = call("plan", source, *generic(), "-o", plan, *given, *rules).out
+    assert "--accept 'renamed_event=new names' --accept spike=REASON" in printed
+    hint = in_process("apply", plan, "--to", "us", env={"BACKCAST_PROJECT_KEY": "phc_test"}).stderr
+    given[5] = "FILE"
+    for option, value in zip(given[::2], given[1::2], strict=True):
+        assert f"{option} {value} " in hint
+
+
 def test_a_file_says_what_applies_to_each_check(call: Any, source: Path, tmp_path: Path) -> None:
     """Levels, limits under the name and unit of their option, and reasons; the command line goes before the file."""
     file = tmp_path / "checks.yaml"
@@ -78,9 +93,11 @@ def test_what_a_plan_leaves_open_is_decided_by_name(call: Any, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--stop-on", "spikes"), "there is no check 'spikes'"),
+        (("--stop-on", "spikes"), "there is no check or code 'spikes'"),
         (("--accept", "max_rejects=we know"), "max_rejects stops a plan by itself"),
         (("--accept", "spike="), "spike is accepted without a reason"),
+        (("--accept", "spike"), "'spike' is not key=value\nTry: write a name, an equals sign"),
+        (("--stop-on", ""), "there is no check or code ''"),
     ],
 )
 def test_a_wrong_rule_is_an_error(call: Any, source: Path, tmp_path: Path, words: Any, message: str) -> None:
@@ -94,6 +111,7 @@ def test_a_wrong_rule_is_an_error(call: Any, source: Path, tmp_path: Path, words
     [
         ("spike: halt\n", "1:8"),
         ("level: {level: warn, spike_times: 2}\n", "the check level has no limit 'spike_times'"),
+        ("level: {accept: ' '}\n", "level is accepted without a reason, at"),
         ("zone: ignore\n", "zone stops a plan by itself"),
         ("level: {level_times: much}\n", "level_times: 'much' is not a number"),
         ("level: {level_times: 0.5}\n", "level cannot be 0.5"),
@@ -105,6 +123,30 @@ def test_a_wrong_file_is_an_error(call: Any, source: Path, tmp_path: Path, text:
     file.write_text(text)
     refused = call("plan", source, *generic(), "-o", tmp_path / "plan", "--checks", file)
     assert (refused.code, message in refused.err) == (2, True)
+
+
+def test_a_code_of_rows_is_ruled_as_a_check_is(call: Any, tmp_path: Path) -> None:
+    """Of a warning, of a rejected row and of a skipped one; the counts stay. Without a rule a code is no finding."""
+    rows = tmp_path / "rows.csv"
+    rows.write_text(
+        "uuid,event,distinct_id,device,timestamp\n1,Opened,null,d-1,2023-05-01T09:00:00Z\n"
+        "2,Opened,u-1,,2023-05-01T09:00:00Z\n2,Opened,u-1,,2023-05-01T09:00:00Z\n"
+    )
+    words = (rows, *generic(), "--set", "anonymous_id=device")
+    codes = {"junk_distinct_id": 1}
+
+    def plan(*rules: str) -> Any:
+        return call("plan", *words, "-o", tmp_path / "plan", *rules, "--json")
+
+    assert (levels(plan()), plan().json["verdict"]) == ({}, "warnings")
+    stopped = plan("--stop-on", "junk_distinct_id,duplicate_event")
+    assert (stopped.code, levels(stopped)) == (4, {"junk_distinct_id": "stop", "duplicate_event": "stop"})
+    assert [gate["count"] for gate in stopped.json["gates"]] == [1, 1]
+    assert "row 1 of" in stopped.json["gates"][0]["detail"]
+    assert levels(plan("--stop-on", "all")) == {"junk_distinct_id": "stop"}
+    accepted = plan("--stop-on", "all", "--accept", "junk_distinct_id=a test user")
+    assert (accepted.code, accepted.json["verdict"], accepted.json["warnings"]) == (0, "ready", codes)
+    assert levels(accepted) == {"junk_distinct_id": "accepted"}
 
 
 def test_a_job_file_has_the_same_table(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_check_is_one_line_with_its_first_place(name: str, example: str, count
         ("empty_days", "backcast survey /elsewhere"),
         ("max_unmapped", "backcast mapping check mixpanel --against /elsewhere"),
         ("spike", "backcast plan /elsewhere -m mixpanel -o 'my plan-2024-03-15' --timezone America/New_York"
-         " --set source=web --since 2024-03-15 --until 2024-03-16"),
+         " --set source=web --for us --joined-users first --since 2024-03-15 --until 2024-03-16"),
         ("duplicates", ""),
     ],
 )  # fmt: skip

@@ -122,7 +122,7 @@ def test_numbers_of_the_old_tool_are_explained(tmp_path: Path) -> None:
         OldNumber("events", "2023-01-03", "A", 2, 1, {"duplicate_event": 1}, 0),
         OldNumber("users", "2023-01-15", "", 5, 4, {"merges": 1}, 0),
     ]
-    wide = "\ufeffDate;A;users;users: A\n2023-01-01 00:00:00;1;1;1\n2023-01-02;2;;3\n"
+    wide = "\ufeffDate;A;users;users: A\n2023-01-01 00:00:00;1,0;1.0;1,00\n2023-01-02;2;;3\n"
     found = against(one, file, wide)
     assert (found.numbers, found.equal, found.unexplained, found.zone) == (5, 4, 1, "UTC")
     assert found.rows == [OldNumber("users", "2023-01-02", "A", 3, 2, {}, 1)]
@@ -134,6 +134,7 @@ def test_numbers_of_the_old_tool_are_explained(tmp_path: Path) -> None:
     [
         ("metric,period,name,value\nevents,March,A,2\n", "line 2 of .*: 'March' is not a day"),
         ("day,A\n2023-01-01,2\n2023-01-02,2.5\n", "line 3 of .*: '2.5' is not a whole number"),
+        ("day;A\n2023-01-01;1.004,0\n2023-01-02;1.000\n", "line 3 of .*: '1.000' is not a whole number"),
         ("day,A\n2023-01-01\n", "line 2 of .*: it has 1 cells, and the header has 2"),
         ("", "has no numbers"),
     ],
@@ -143,3 +144,5 @@ def test_a_file_of_numbers_that_cannot_be_read_names_its_line(tmp_path: Path, te
     one = sent_rows(tmp_path, 7)
     with pytest.raises(UsageError, match=why):
         against(one, tmp_path / "old.csv", text, api="http://127.0.0.1:9")
+    with pytest.raises(UsageError, match="without --against"):
+        one.verify(against_timezone="UTC")

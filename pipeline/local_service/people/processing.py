@@ -80,7 +80,7 @@ class PersonProcessing:
         """
         with self._lock:
             done = self._start(cursor)
-            last = _number(cursor, "SELECT coalesce(max(receipt), 0) FROM accepted")
+            [(last,)] = cursor.execute("SELECT coalesce(max(receipt), 0) FROM accepted").fetchall()
             while done < last:
                 upto = min(done + RUN, last)
                 _in_transaction(cursor, lambda: self._run(cursor, done, upto))  # noqa: B023
@@ -267,10 +267,6 @@ def _register(cursor: DuckDBPyConnection, name: str, rows: Collection[Any], **ki
 def _copied_members(properties: str) -> dict[str, Raw]:
     """The members of an object, each with its own copy of the text."""
     return {name: value.copy() for name, value in _members(properties).items()}
-
-
-def _number(cursor: DuckDBPyConnection, sql: str) -> int:
-    return int(cursor.execute(sql).fetchall()[0][0])
 
 
 def _in_transaction(cursor: DuckDBPyConnection, work: Callable[[], None]) -> None:

@@ -103,7 +103,8 @@ class Store:
             self._writer = duckdb.connect(":memory:" if path is None else str(path))
             self._writer.execute(TABLES)
             if self._spill is not None:
-                self._writer.execute(f"SET GLOBAL temp_directory = '{_quoted(self._spill)}'")
+                spill = str(self._spill).replace("'", "''")
+                self._writer.execute(f"SET GLOBAL temp_directory = '{spill}'")
             self._writer.execute(connection_settings("UTC"))
         except duckdb.Error as error:
             message = f"the store {path} cannot be opened: {str(error).splitlines()[0]}"
@@ -265,7 +266,3 @@ def _timed(cursor: duckdb.DuckDBPyConnection, seconds: float | None, stopped: th
     finally:
         timer.cancel()
         timer.join()
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")

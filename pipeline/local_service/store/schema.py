@@ -33,6 +33,7 @@ CREATE OR REPLACE VIEW kept AS SELECT * FROM accepted WHERE receipt NOT IN (
 CREATE OR REPLACE VIEW collapsed AS SELECT * FROM accepted WHERE receipt IN (
     SELECT max(receipt) FROM kept
     GROUP BY uuid, hash(project, event, distinct_id, CAST("timestamp" AS DATE)));
+CREATE OR REPLACE MACRO startsWith(x, prefix) AS starts_with(x, prefix);
 CREATE OR REPLACE MACRO toUUID(x) AS CAST(x AS UUID);
 CREATE OR REPLACE MACRO toString(x) AS CAST(x AS VARCHAR);
 CREATE OR REPLACE MACRO toDate(x) AS CAST(x AS DATE);

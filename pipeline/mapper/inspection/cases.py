@@ -279,7 +279,7 @@ def _with_its_keys(expected: Map[str, Any], outcome: MapperResult, now: Map[str,
     found: dict[str, Any] = {}
     for name, value in expected.items():
         if name == "has":
-            held = {key: raw(properties[key]) for key in _names(value) if key in properties}
+            held = {key: raw(properties[key]) for key in msgspec.json.decode(value) if key in properties}
             found |= {name: encode(held).decode()} if held else {}
         elif name == "lacks":
             absent = [key for key in value if key not in properties]
@@ -293,10 +293,6 @@ def _with_its_keys(expected: Map[str, Any], outcome: MapperResult, now: Map[str,
 
 def _kind(outcome: Map[str, Any]) -> str:
     return next((name for name in KINDS if name in outcome), "")
-
-
-def _names(json: str) -> list[str]:
-    return list(msgspec.json.decode(json))
 
 
 def _as_loaded(outcome: Map[str, Any]) -> dict[str, Any]:

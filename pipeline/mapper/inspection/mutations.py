@@ -108,6 +108,8 @@ def _of_section(section: Section, part: Any, path: Path) -> Iterator[Change]:
         value = getattr(part, name)
         if value is None or value == field.empty or key in _UNSEEN.get(section.name, ()):
             continue
+        if key == "unit" and getattr(part, "form", None) is not None:  # the format of a time decides alone
+            continue
         whole = isinstance(field.kind, Verbs | Either | Text | Choice)
         needed = field.required or any(key in group for group in section.either)
         if not needed and whole and not _is_field(value):

@@ -34,6 +34,7 @@ from pipeline.plan.statistics.hours import HourHistory
 from pipeline.plan.statistics.unmatched import MissingReferences
 from pipeline.plan.zone import ZoneVerdict
 from pipeline.text import some_of
+from pipeline.validator.codes import codes, meaning
 
 if TYPE_CHECKING:
     from pipeline.plan.joined_rows import Unjoined
@@ -103,7 +104,9 @@ class PlanFacts:
     `rejects` counts the rejected rows and the rejected items of rows, each item by itself. `codes` has their codes,
     with the file and row of the first one in words; `rejected_bytes` of `bytes_read` are in rejected rows.
     `history` has the events to send by day, `hours` by quarter of an hour, and `paths` the files, as people see them;
+    `without_events` names those that a fetch left out because their days have no events;
     `unread` are files that are left out although their names are like those of files that are read.
+    `counted` has the codes of warnings, rejected and skipped rows.
     `unconverted` counts, by their code, the values that stop the plan because they cannot be converted, with the first.
     `warnings` counts the warnings about rows by code, and `examples` has the first row of each code.
     `drift` has the properties by month, `unsafe` counts the events with large integers by event name and property, with
@@ -138,6 +141,7 @@ class PlanFacts:
     drift: DriftFacts = field(default_factory=DriftFacts)
     tracking: TrackingSeal | msgspec.UnsetType = msgspec.UNSET
     unsafe: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    counted: Counter[str] = field(default_factory=Counter)
     unconverted: Mapping[str, tuple[int, Example]] = field(default_factory=dict)
     row_at: Callable[[int], str] = str
     copies: Mapping[str, CopiedRows] = field(default_factory=dict)
@@ -146,6 +150,7 @@ class PlanFacts:
     hours: HourHistory = field(default_factory=HourHistory)
     activity: Activity = field(default_factory=Activity)
     paths: Sequence[str] = ()
+    without_events: Sequence[str] = ()
     unread: Sequence[str] = ()
     thresholds: PlanOptions = field(default_factory=PlanOptions)
     replay: ReplayFacts | None = None
@@ -207,7 +212,7 @@ def stated(
 
 def run_checks(facts: PlanFacts) -> list[Finding]:
     """All findings: those that stop the plan first, and within each level the weightiest first."""
-    found, rules = [], facts.thresholds.checks
+    found, rules, own = [], facts.thresholds.checks, {one.name for one in CHECKS}
     assert isinstance(rules, Mapping)  # `plan.check_rules.with_rules` has read the file
     for one in CHECKS:
         rule = rules.get(one.name, CheckRule())
@@ -217,8 +222,19 @@ def run_checks(facts: PlanFacts) -> list[Finding]:
         if result is not None:
             result = msgspec.structs.replace(result, name=one.name, level=result.level or one.level)
             found.append(_ruled(result, rule))
+    found += [
+        _ruled(_of_code(facts, code), rule)
+        for code, rule in rules.items() if facts.counted[code] and code not in own and rule.level != "ignore"
+    ]  # fmt: skip
     weights = {name: weight for weight, name in enumerate(_WEIGHTIEST)}
     return sorted(found, key=lambda one: (_LEVELS.index(one.level), weights.get(one.name, len(weights))))
+
+
+def _of_code(facts: PlanFacts, code: str) -> Finding:
+    """What a plan counted under a code, as the finding of a check."""
+    count, example = facts.counted[code], facts.examples.get(code)
+    where = f" (first: row {example.row:,} of {example.part})" if example is not None else ""
+    return Finding(code, "warning", f"{meaning(code)}: {count:,}{where}", count)
 
 
 def _ruled(finding: Finding, rule: CheckRule) -> Finding:
@@ -234,8 +250,8 @@ def _ruled(finding: Finding, rule: CheckRule) -> Finding:
 
 
 def levels_by_name() -> dict[str, str]:
-    """The own level of each check; the last of those that share a name."""
-    return {one.name: one.level for one in CHECKS}
+    """The own level of each check, the last of those that share a name, and of each code."""
+    return {name: code.level for name, code in codes().items()} | {one.name: one.level for one in CHECKS}
 
 
 def verdict_of(findings: Sequence[Finding], warnings: Counter[str]) -> str:
@@ -243,7 +259,7 @@ def verdict_of(findings: Sequence[Finding], warnings: Counter[str]) -> str:
     levels = {finding.level for finding in findings} - {"accepted", "open"}
     if "stop" in levels:
         return "not-ready"
-    return "warnings" if levels or +warnings else "ready"
+    return "warnings" if levels or (+warnings).keys() - {finding.name for finding in findings} else "ready"
 
 
 for _module in iter_modules(__path__, f"{__name__}."):  # each module imports names defined above

@@ -20,7 +20,7 @@ def lacking_files(facts: PlanFacts) -> list[tuple[int, int, str]]:
     """The `missing_days` of a plan, in runs of --gap days or more. None in a job, whose windows have their own
     files."""
     least = facts.thresholds.gap or 1
-    found = [] if facts.in_series else missing_days(facts.paths)
+    found = [] if facts.in_series else missing_days([*facts.paths, *facts.without_events])
     return [one for one in found if one[1] - one[0] + 1 >= least]
 
 

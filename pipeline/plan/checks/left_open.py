@@ -6,6 +6,8 @@ nothing against the data. By name, `--stop-on` and `--accept` treat these checks
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pipeline.models import Finding
 from pipeline.plan.checks import CHECKS, PlanFacts, check, stated
 from pipeline.targets import is_loopback
@@ -73,8 +75,11 @@ def _times(facts: PlanFacts, code: str, words: str) -> Finding | None:
 
 @check("warnings", "open")
 def other_warnings(facts: PlanFacts) -> Finding | None:
-    """Warnings about events that are sent, but for those that another check reports."""
-    reported = {one.name for one in CHECKS if facts.warnings.get(one.name) and one.find(facts) is not None}
+    """Warnings about events that are sent, but for those that another check reports, and those that a person decided
+    about by name."""
+    rules = facts.thresholds.checks
+    assert isinstance(rules, Mapping)  # `plan.check_rules.with_rules` has read the file
+    reported = {one.name for one in CHECKS if facts.warnings.get(one.name) and one.find(facts) is not None} | {*rules}
     counts = {code: count for code, count in facts.warnings.items() if count and code not in reported}
     listed = [f"{code} ({count:,})" for code, count in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
     kinds = pluralize(len(counts), "kind")
