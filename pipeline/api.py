@@ -87,7 +87,7 @@ def survey_export(
         source = opened_pages(source, _texts(sources), Path(spool), rules)
         found = survey(source, rows=None if options.every else options.rows)
     if options.scope is not None:
-        from pipeline.report.scope_table import write_scope
+        from pipeline.definitions.scope_table import write_scope
 
         write_scope(_texts(sources), options)
     return found

@@ -74,7 +74,8 @@ def rejects(directory: str, options: RejectsOptions, every: bool, form: str, as_
     import msgspec
 
     from pipeline import api
-    from pipeline.report.rejects import RefusedEvent, superseded_in, write_csv
+    from pipeline.report.rejects import RefusedEvent, superseded_in
+    from pipeline.spreadsheets import write_csv
 
     rows = api.read_rejects(directory, options)
     with common.output():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, groupby, islice, tee
 from operator import attrgetter
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,11 +27,6 @@ REFUSED = "refused_event"
 """The code of every event that the service refused."""
 LEFT_OUT = "plan"
 """The stage of a row that the plan leaves out for another one."""
-
-FORMULA = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
-"""First characters of a formula in a spreadsheet, full-width forms included (OWASP: CSV injection)."""
-GUARD = "'"
-"""Prefix of such a string, and of one that starts with this prefix, so that removing it once restores every string."""
 
 MOST_PLACES = 5
 """Causes of refusals whose first row is looked up, for each of which a request is inflated."""
@@ -248,15 +242,3 @@ def refusing(directory: Directory) -> tuple[Directory, str]:
     if was_ever_applied(directory.ledger):
         return directory, "send"
     return Directory(directory.rehearsal), "rehearse"
-
-
-def write_csv(file: TextIO, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write rows under their names, each text guarded and every cell quoted."""
-    writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    writer.writerow(names)
-    writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
-
-
-def guarded(text: str) -> str:
-    """A string as a cell that no spreadsheet runs as a formula."""
-    return GUARD + text if text[:1] in FORMULA or text.startswith(GUARD) else text

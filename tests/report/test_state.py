@@ -18,7 +18,7 @@ from pipeline.delivery.apply import SendLimits
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.directory import Directory
 from pipeline.report.contents import earlier_rate
-from pipeline.report.rejects import FORMULA, guarded
+from pipeline.spreadsheets import FORMULA, guarded
 from tests.support.commands import generic
 from tests.support.deliveries import (
     AT_ONCE,

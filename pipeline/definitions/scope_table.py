@@ -23,7 +23,7 @@ from pipeline.plan.lookups import read_lookups
 from pipeline.plan.precheck import check_first_rows, detect_settings
 from pipeline.plan.scope import KEEP
 from pipeline.plan.sealed.directory import Directory
-from pipeline.report.rejects import write_csv
+from pipeline.spreadsheets import write_csv
 from pipeline.timestamps import format_utc
 
 COLUMNS = (EVENT, KEEP, "rows", "first", "last", "becomes", "use")
