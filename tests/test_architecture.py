@@ -13,10 +13,10 @@ PACKAGE = ROOT / "pipeline"
 PACKAGES = (
     "lazily", "errors", "out_of_memory", "plugins", "native", "storage", "json_limits", "zone_hints", "timestamps",
     "zone_clock", "option_types", "options", "models", "uuids", "config", "state_folder", "values", "text",
-    "spreadsheets", "charts", "mask", "files", "ctrl_c", "id_hash", "clock_offsets", "targets", "http", "extractors", "validator", "mapper",
-    "encoder", "fragment", "batcher", "survey", "ledger", "identity", "transform", "engines", "plan", "delivery",
-    "management", "definitions", "fetch", "verify", "report", "preflight", "proof", "local_service", "rehearsal",
-    "imported", "steps", "jobs", "api", "demo", "guided", "cli",
+    "spreadsheets", "charts", "mask", "files", "ctrl_c", "id_hash", "clock_offsets", "targets", "http", "extractors",
+    "validator", "mapper", "encoder", "fragment", "batcher", "survey", "ledger", "identity", "transform", "engines",
+    "plan", "delivery", "management", "definitions", "fetch", "verify", "report", "preflight", "proof",
+    "local_service", "rehearsal", "imported", "steps", "jobs", "api", "demo", "guided", "cli",
 )  # fmt: skip
 """Top to bottom; data flows down this list and imports look up it."""
 
