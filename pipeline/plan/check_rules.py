@@ -54,8 +54,8 @@ def with_rules(options: PlanOptions, levels: Mapping[str, str]) -> PlanOptions:
         rules[name] = rules.get(name, CheckRule())._replace(accepted=reason)
     for name, rule in rules.items():
         if name not in levels:
-            near = get_close_matches(name, levels, 3) or ["the names that a plan shows, such as spike or clock_skew"]
-            raise UsageError(f"there is no check or code {name!r}", hint=f"there are: {', '.join(near)}")
+            message, hint = _unknown(name, levels)
+            raise UsageError(message, hint=hint)
         if levels[name] == "stop" and (rule.accepted or rule.level in ("warning", "ignore")):
             raise UsageError(
                 f"the check {name} stops a plan by itself: it cannot be accepted, ignored or made a warning",
@@ -84,7 +84,18 @@ def _read_file(text: str) -> Mapping[str, CheckRule]:
 
 def read_rules(reader: Reader, node: yaml.Node) -> dict[str, CheckRule]:
     """The rules in a table of a file. Raises the reader's error, at the place of a wrong entry."""
-    return {name: _rule(reader, one, name) for name, one in reader.table(node, "checks").items()}
+    from pipeline.plan.checks import levels_by_name
+
+    entries, levels = reader.table(node, "checks"), levels_by_name()
+    for name in entries:
+        if name not in levels:
+            raise reader.wrong(reader.key(node, name), *_unknown(name, levels))
+    return {name: _rule(reader, one, name) for name, one in entries.items()}
+
+
+def _unknown(name: str, levels: Mapping[str, str]) -> tuple[str, str]:
+    near = get_close_matches(name, levels, 3) or ["the names that a plan shows, such as spike or clock_skew"]
+    return f"there is no check or code {name!r}", f"there are: {', '.join(near)}"
 
 
 def _rule(reader: Reader, node: yaml.Node, name: str) -> CheckRule:

@@ -146,6 +146,7 @@ def test_the_other_spellings(tmp_path: Path) -> None:
         ("missing: wait", "missing: skip", "15:10", "cannot be 'skip'", "wait, done, stop"),
         ("0.1%", "a few", "16:22", "is neither a number nor a percentage", "0.1%"),
         ("rate: 5000", "rate: 0", "17:7", "not a rate", "write 5000"),
+        ("rate: 5000", "checks: {spikes: stop}", "17:10", "there is no check or code 'spikes'", "spike"),
         ("mapping: mixpanel", "mapping: mixpannel", "3:10", "neither a file nor the name", "did you mean 'mixpanel'?"),
         ("{date:%Y/%m/%d}", "{date:%Y}", "2:9", "several days would have the same path", "{date:%Y/%m/%d}"),
         ("job: nightly-mixpanel", "job: ../../etc", "1:6", "is not a name", "letters"),
