@@ -132,13 +132,13 @@ def test_a_code_of_rows_is_ruled_as_a_check_is(call: Any, tmp_path: Path) -> Non
         "uuid,event,distinct_id,device,timestamp\n1,Opened,null,d-1,2023-05-01T09:00:00Z\n"
         "2,Opened,u-1,,2023-05-01T09:00:00Z\n2,Opened,u-1,,2023-05-01T09:00:00Z\n"
     )
-    words = (rows, *generic(), "--set", "anonymous_id=device")
+    words = (rows, *generic(), "--set", "anonymous_id=device", "--for", "us")
     codes = {"junk_distinct_id": 1}
 
     def plan(*rules: str) -> Any:
         return call("plan", *words, "-o", tmp_path / "plan", *rules, "--json")
 
-    assert (levels(plan()), plan().json["verdict"]) == ({}, "warnings")
+    assert (levels(plan()), plan().json["verdict"]) == ({"warnings": "open"}, "warnings")
     stopped = plan("--stop-on", "junk_distinct_id,duplicate_event")
     assert (stopped.code, levels(stopped)) == (4, {"junk_distinct_id": "stop", "duplicate_event": "stop"})
     assert [gate["count"] for gate in stopped.json["gates"]] == [1, 1]
