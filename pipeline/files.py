@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
-
 from pipeline.errors import UsageError
 
 OTHERS = 0o077
@@ -56,6 +54,8 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def write_json(path: Path, value: object) -> None:
     """Write a JSON file completely or not at all, durably, with indents."""
+    import msgspec  # `backcast --help` does without it
+
     write_atomically(path, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
 
 

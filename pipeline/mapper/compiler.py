@@ -30,10 +30,11 @@ from pipeline.mapper.codegen.row_kinds import NativeRows, NotNative, PythonRows,
 from pipeline.mapper.codegen.steps import StepEmitter
 from pipeline.mapper.language.parsed import place_of
 from pipeline.mapper.language.sections import Call, Clock, Ids, Mapping, Properties
+from pipeline.mapper.namespace import namespace_of
 from pipeline.mapper.own_code import Cost, OwnCodeRunner, load
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
-from pipeline.mapper.program.builder import HASH_KEY, NO_TABLES, Builder, Tables, namespace_of
+from pipeline.mapper.program.builder import HASH_KEY, NO_TABLES, Builder, Tables
 from pipeline.mapper.program.functions import LAYOUTS, decode_row, layout_of
 from pipeline.mapper.program.operations import Program
 from pipeline.mapper.program.references import definitions_for

@@ -74,8 +74,9 @@ def test_a_plan_with_nothing_to_send_makes_no_request(tmp_path: Path) -> None:
     plan = api.load_plan(directory)
     assert (plan.events.made, plan.ready) == (0, False)
     with serving(scripted(Reply())) as server:
-        with pytest.raises(UnsafePlan, match="no event would be sent"):
+        with pytest.raises(UnsafePlan, match="not ready") as refused:
             run(directory, server.url)
+        assert "no event would be sent" in "".join(refused.value.details)
         assert server.asked == []
     done = api.rehearse_plan(directory)
     assert (done.outcome.balanced, done.outcome.counts.batches_sent) == (True, 0)

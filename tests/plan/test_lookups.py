@@ -268,7 +268,8 @@ def test_joined_rows_that_cannot_be_used_are_counted(tmp_path: Path, monkeypatch
     ]
     assert [gate.count for gate in plan.gates if gate.name == "unjoined_rows"] == [1]
     options = PlanOptions(mapping=str(tmp_path / "acme.yaml"), workers=0, limit=1)
-    assert plan_export([str(source)], tmp_path / "some", options).gates == []
+    gates = plan_export([str(source)], tmp_path / "some", options).gates
+    assert "unjoined_rows" not in {gate.name for gate in gates}
 
 
 def test_joined_rows_have_exact_keys(tmp_path: Path) -> None:

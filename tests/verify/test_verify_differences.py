@@ -133,12 +133,12 @@ def test_an_overwritten_profile_is_named(tmp_path: Path) -> None:
     assert one.verify(fields="all").proved
     one.room.select("select * from persons")
     person = f"(select person from people_ids where distinct_id = 'u-2' and project = {one.room.project})"
-    one.change(f"""update people set properties = '{{"plan":"another"}}' where id = {person}""")
+    one.change(f"""update people set properties = '{{"plan":"of_others"}}' where id = {person}""")
     (told,) = one.verify(fields="all").people.differences
     assert (told.kind, told.part, told.ids, told.properties) == (
         "profile_overwritten", "persons.jsonl", ["u-2"], ["plan"],
     )  # fmt: skip
-    assert "another" not in (one.directory / "report.json").read_text("utf-8")
+    assert "of_others" not in (one.directory / "report.json").read_text("utf-8")
 
 
 def test_a_shallower_verification_does_not_clear_what_a_deeper_one_found(tmp_path: Path) -> None:

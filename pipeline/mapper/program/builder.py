@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Map
 from types import MappingProxyType
 from typing import TypeAlias
-from uuid import UUID
 
 from pipeline import uuids
 from pipeline.errors import UsageError
@@ -15,6 +14,7 @@ from pipeline.mapper.language import sections as language
 from pipeline.mapper.language.kinds import FAMILIES
 from pipeline.mapper.language.sections import Call, EventRule, LinkRule, Mapping
 from pipeline.mapper.loader_columns import leaves_out
+from pipeline.mapper.namespace import is_importer_key
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
 from pipeline.mapper.program.blanks import blanks_of_opened, leave_out_blanks
@@ -401,19 +401,6 @@ class Builder:
                 before=tuple((name, before[name]) for name in rule.set if name in before),
             ),
         )
-
-
-def is_importer_key(mapping: Mapping, options: SealedOptions) -> bool:
-    """Whether the keys are those of the service's own importer, which a mapping may have in addition to the tool's
-    (`--set uuid=posthog`)."""
-    return mapping.key is not None and mapping.key.posthog is not None and options.settings.get("uuid") == "posthog"
-
-
-def namespace_of(mapping: Mapping, options: SealedOptions) -> UUID:
-    """The namespace in which the keys of the mapping's rows become uuids."""
-    if is_importer_key(mapping, options):
-        return uuids.POSTHOG_MIXPANEL
-    return uuids.namespace(mapping.tool, options.settings.get("source", ""))
 
 
 def _event_cases(mapping: Mapping, options: SealedOptions) -> tuple[program.EventCase, ...]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from pipeline.errors import UsageError
 from pipeline.ledger import read_summary
 from pipeline.mapper.language.parsed import parse
-from pipeline.mapper.program.builder import is_importer_key, namespace_of
+from pipeline.mapper.namespace import is_importer_key, namespace_of
 from pipeline.options import ExplainOptions
 from pipeline.plan.requests.query import opened
 from pipeline.plan.samples.source_pairs import Shown
