@@ -9,7 +9,8 @@ people are seen on only one day (`count_people`), who has no event (`count_witho
 through a floating-point number (`EventIds.floats`): `42.0`, a different person from `42`, and `1e17`, which may have
 been several ids (docs/know/exports.md#integers-as-floats). For these the table has further records: SPLIT for the
 integer that `42.0` was, without any event, and ROUNDED for an id whose digits do not fit a double. If an event, a
-profile or a merge has that integer, both records are found together.
+profile or a merge has that integer, both records are found together. A further record without an event has USER for an
+id that a row of another kind names as a user's, such as a profile: it may be the only row that does.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ from pipeline.identity.kinds import NEVER
 from pipeline.timestamps import DAY
 
 USER, SPLIT, ROUNDED = 1, 2, 4
-"""Flags of an id: an event names it as a user's; `ID.0` is an id too; it has lost digits."""
+"""Flags of an id: a row names it as a user's; `ID.0` is an id too; it has lost digits."""
 _ENDS = frozenset("+eE.")
 _FLOAT = re.compile(r"(-?[0-9]+)\.0|-?[0-9](?:\.[0-9]+)?[eE]\+?([0-9]{2})")
 _EXACT = 1 << 53
 _DIGITS = 16
 """A double distinguishes all integers with fewer digits."""
 SIGHTING = np.dtype([("person", "<u8"), ("time", "<i8"), ("user", "<u4")])
-"""One id: its xxh3-64, the time of its first event in µs UTC, and whether an event names it as a user's (not 0)."""
+"""One id: its xxh3-64, the time of its first event in µs UTC, NEVER if it has none, and whether a row names it as a
+user's (not 0)."""
 EVENTS_PER_MINUTE = 5_000
 """Above roughly this many events of one distinct_id per minute the service still takes events, but no longer updates
 the person and does not keep the order (docs/know/service.md#answers). Sending is much faster than the history was, so
@@ -61,13 +63,14 @@ FROM ({events}) GROUP BY person
 """One id: its xxh3-64 hash, µs UTC of its first event, its number of events (duplicates count), the place of its first
 event in the source (`pipeline.identity.kinds.PLACE_SHIFT`), its flags, and µs UTC of its last event."""
 _SIGHTINGS = f"""
-SELECT person, time, ("user" & {USER})::UINTEGER AS "user" FROM ids WHERE events > 0 ORDER BY person
+SELECT person, time, ("user" & {USER})::UINTEGER AS "user" FROM ids
+WHERE events > 0 OR "user" & {USER} != 0 ORDER BY person
 """
 _HOT = f"""
 SELECT person, events, place FROM ids WHERE events > {EVENTS_PER_MINUTE} ORDER BY events DESC, place
 """
 _IDENTIFIED = f"""
-SELECT person FROM ids WHERE events > 0 AND "user" & {USER} != 0 UNION SELECT person FROM joined ORDER BY person
+SELECT person FROM ids WHERE "user" & {USER} != 0 UNION SELECT person FROM joined ORDER BY person
 """
 _PROFILES = f"""
 SELECT count(*) FILTER (identified), count(*) FILTER (NOT identified), coalesce(sum(events) FILTER (identified), 0),
@@ -111,7 +114,7 @@ def add_event_ids(database: Database, events: str) -> None:
 
 
 def sightings(database: Database) -> Iterator[NDArray[np.void]]:
-    """The SIGHTING records of the ids that have events, sorted by hash."""
+    """The SIGHTING records of the ids that have events or are users', sorted by hash."""
     for batch in database.arrays(_SIGHTINGS):
         found = np.empty(len(batch["person"]), SIGHTING)
         for name, values in batch.items():
@@ -197,7 +200,7 @@ class ProfileCounts(NamedTuple):
 def write_identified(database: Database, path: Path, joined: NDArray[np.uint64]) -> ProfileCounts:
     """Write the table of identified ids (`pipeline.encoder.identified_ids.IdentifiedIds`), sorted, and count.
 
-    An id is identified if an event names it as a user's, or if it is in `joined`: the hashes of the ids that identity
+    An id is identified if a row names it as a user's, or if it is in `joined`: the hashes of the ids that identity
     resolution joins to another (`Identities.identified`).
     """
     database.run("CREATE TABLE joined (person UBIGINT)")

@@ -10,6 +10,8 @@ value outranks it, because the service treats a stored null as absent (docs/know
 SHOWN_ONCE are what the service itself copies from events (`pipeline.identity.promotion`)."""
 GROUP, GROUPS = 7, 8
 """Kinds of group updates: a row sets properties of a group, or an event names groups in `$groups`."""
+KNOWN = 9
+"""The kind of an update without properties: a row that is not an event names its id as a user's."""
 NULL = b"null"
 NEVER = 2**62
 """Means "no time" in a minimum of times; its negative means that in a maximum."""

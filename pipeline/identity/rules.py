@@ -87,7 +87,7 @@ def apply_rules(
     """Apply every rule to every pair, in order. Returns, by pair, the reason of the first rule that refuses it (0 if
     none does), and, by id, whether it is a user's.
 
-    `flags`, `users` and `earliest` are by id: its flags, whether an event names it as a user's id, and its first event.
+    `flags`, `users` and `earliest` are by id: its flags, whether a row names it as a user's id, and its first event.
     An id on the user's side of an otherwise valid pair is a user's id, too.
     """
     reasons = np.zeros(len(pairs), np.uint8)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.id_hash import hash_id
 from pipeline.identity.database import Database, files_in, texts
 from pipeline.identity.event_ids import add_event_ids, float_records
 from pipeline.identity.kinds import (
@@ -23,6 +24,7 @@ from pipeline.identity.kinds import (
     FLOAT,
     GROUP,
     GROUPS,
+    KNOWN,
     NEVER,
     PLACE_SHIFT,
     SET,
@@ -94,24 +96,28 @@ class Statements:
 
     def add_event_ids(self, *, pairs: bool) -> None:
         """Make the table of the ids of events. `pairs`: pairs were added. Nothing can be left out afterwards."""
-        self._find_floats(pairs=pairs)
+        self._find_further(pairs=pairs)
         events = (
             f'SELECT person, time, 1::BIGINT AS events, {_PLACE} AS place, (flags & {USER})::UINTEGER AS "user",'
             f" time AS last FROM {self._events()}"
         )
-        events += f" UNION ALL SELECT person, {NEVER}, 0, place, flag::UINTEGER, -{NEVER} FROM floats"
+        events += f" UNION ALL SELECT person, {NEVER}, 0, place, flag::UINTEGER, -{NEVER} FROM further"
         add_event_ids(self.database, events)
 
-    def _find_floats(self, *, pairs: bool) -> None:
-        """Fill the table `floats` with the ids of events, pairs and profiles that went through floats."""
+    def _find_further(self, *, pairs: bool) -> None:
+        """Fill the table `further` with the ids of events, pairs and profiles that went through floats, and with the
+        users' ids that rows without an event name."""
         of = [f"SELECT distinct_id AS id, {_PLACE} AS place FROM {self._events()} WHERE flags & {FLOAT} <> 0"]
         if pairs:
             of += [f"SELECT {side}, place FROM paired" for side in ("anonymous", "owner")]
+        self.database.run("CREATE TABLE further (person UBIGINT, flag BIGINT, place BIGINT)")
         if self.stated("updates"):
-            of.append(f"SELECT owner, {NEVER} FROM {files_in(self._facts.with_name('updates'))} WHERE kind <= {UNSET}")
-        self.database.run("CREATE TABLE floats (person UBIGINT, flag BIGINT, place BIGINT)")
+            updates = files_in(self._facts.with_name("updates"))
+            of.append(f"SELECT owner, {NEVER} FROM {updates} WHERE kind <= {UNSET}")
+            known = self.database.tuples(f"SELECT DISTINCT owner FROM {updates} WHERE kind = {KNOWN}")
+            self.database.insert("further", ((hash_id(owner), USER, NEVER) for (owner,) in known))
         sql = f"SELECT id, min(place) AS place FROM ({' UNION ALL '.join(of)}) WHERE {_LIKE_FLOAT} GROUP BY id"
-        self.database.insert("floats", float_records(self.database.tuples(sql)))
+        self.database.insert("further", float_records(self.database.tuples(sql)))
         if pairs:
             self.database.drop("paired")
 

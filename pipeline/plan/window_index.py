@@ -4,7 +4,7 @@ A merge depends on all rows about two ids: a device may be alone in one window a
 the last value of a group's property may be in any window. So every plan of a series writes three tables, which list
 each id, pair and group once:
 
-sightings.bin   each id that has an event: its hash, its first event, whether it is a user's; sorted
+sightings.bin   each id that has an event or is a user's: its hash, its first event, whether it is a user's; sorted
 paired.jsonl    each pair of ids that its rows show: [anonymous, user, kinds, first]; sorted
 known.jsonl     each group that its rows show, with the last values of all windows up to this one (`GroupState`)
 

@@ -12,12 +12,12 @@ kind            uint16       one of `pipeline.identity.kinds.KINDS`
 time            int64        µs UTC, NEVER for none
 anonymous, user dictionary
 
-`updates` has a row for each update of properties:
+`updates` has a row for each update of properties, and for each user's id that a row without an event names:
 
-kind            uint8        SET, SET_ONCE, UNSET, SHOWN, SHOWN_ONCE, GROUP or GROUPS
+kind            uint8        SET, SET_ONCE, UNSET, SHOWN, SHOWN_ONCE, GROUP, GROUPS or KNOWN
 owner           dictionary   the person's id; for GROUP the group's type and key, joined by SEPARATOR; for GROUPS ""
 time, received  int64        µs UTC; `received` is ABSENT if unknown
-value           binary       a JSON object of properties, values byte for byte; for UNSET a list of names
+value           binary       a JSON object of properties, values byte for byte; for UNSET a list of names, for KNOWN b""
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import pyarrow as pa
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from pipeline.identity.kinds import ABSENT, GROUP, GROUPS, KINDS, NEVER, SET, SET_ONCE, UNSET
+from pipeline.identity.kinds import ABSENT, GROUP, GROUPS, KINDS, KNOWN, NEVER, SET, SET_ONCE, UNSET
 from pipeline.models import GroupUpdate, Link
 from pipeline.transform.events import Events, Stated
 from pipeline.transform.facts import bits, numbers, texts, values_of
@@ -148,6 +148,8 @@ def _stated_by(rows: Iterable[Stated], settings: StatementSettings) -> tuple[lis
                 changes = ((SET, note.set), (SET_ONCE, note.set_once), (UNSET, note.unset)) if settings.persons else ()
                 owner = outcome.distinct_id  # type: ignore[assignment]
                 updates += [(place, kind, owner, at, received, _encode(some)) for kind, some in changes if some]
+                if note.user == owner:  # also with a pair, since the pair may be refused
+                    updates.append((place, KNOWN, owner, at, received, b""))
         if found is not None and settings.excluded.isdisjoint(found[1:]):
             kind, anonymous, user = found
             pairs.append((place, kind, NEVER if time is None else time, anonymous, user))

@@ -55,8 +55,8 @@ FACTS = pa.schema([
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=4))
 def test_ids_are_found_wherever_they_are(files: list[list[tuple[str, str | None, str | None]]]) -> None:
-    """Ids of events, in both columns of pairs, and in profiles; those of events are counted as before, and so are
-    profiles without an event."""
+    """Ids of events, in both columns of pairs, and in profiles; those of events are counted as before, also those that
+    a row without an event names as a user's, and so are profiles without an event."""
     blocks = [[outcome for row in rows for outcome in _stated(*row)] for rows in files]
     with statements(*blocks) as found_in, TemporaryDirectory() as folder:
         for number, rows in enumerate(files):
@@ -74,7 +74,10 @@ def test_ids_are_found_wherever_they_are(files: list[list[tuple[str, str | None,
         found_in.add_event_ids(pairs=pairs)
         found_in.database.run("CREATE TABLE sent_ids (person UBIGINT)")
         found_in.database.insert("sent_ids", ((hash_id(one),) for rows in files for *_, one in rows if one))
-        plain = [SeenId(hash_id(user), row, last=row) for rows in files for row, (user, *_) in enumerate(rows)]
+        users = {user for rows in files for user, other, _ in rows if other is not None}
+        plain = [
+            SeenId(hash_id(user), row, user in users, last=row) for rows in files for row, (user, *_) in enumerate(rows)
+        ]
         rows = [row for some in files for row in some]
         events, profiles = {user for user, *_ in rows}, {profile for *_, profile in rows if profile}
         every = events | profiles | {other for _, other, _ in rows if other}

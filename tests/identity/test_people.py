@@ -66,9 +66,10 @@ def test_five_group_types_are_numbered_as_the_plan_shows_and_six_stop_it(tmp_pat
 def test_events_of_unidentified_ids_make_no_profile(tmp_path: Path) -> None:
     """Under --persons identified only users and ids joined to them get one; the counts are in the plan."""
     rows = [amplitude(1, None, "d-1"), amplitude(2, "ann", "d-1"), amplitude(3, None, 'lo"st'), amplitude(4, None, "é")]
-    room = sent(tmp_path, "amplitude", rows, persons="identified")
-    assert set(people(room)) == {("ann", "d-1")}
-    assert room.count() == len(rows) + 1
+    profile = amplitude(5, "eve", None, event_type="$identify", user_properties={"plan": "pro"})
+    room = sent(tmp_path, "amplitude", [*rows, profile], persons="identified")
+    assert set(people(room)) == {("ann", "d-1"), ("eve",)}
+    assert room.count() == len(rows) + 2
     plan, place = open_plan(tmp_path / "plan")
     profiles = plan.people.profiles
     assert (profiles.identified_ids, profiles.anonymous_ids) == (2, 2)

@@ -21,6 +21,7 @@ from pipeline.options import PlanOptions
 from pipeline.plan.sealed.directory import Directory, read_lines
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.timestamps import format_utc
+from tests.models.exports_of_people import call
 from tests.support.deliveries import COLUMNS
 from tests.support.jobs import code, outcomes, put, row, run, write_job
 
@@ -90,6 +91,22 @@ def test_what_no_window_alone_would_refuse_is_refused(tmp_path: Path, service: L
         "call": ("refused", "never_alone"), "kiosk": ("refused", "too_many_users"),
         "1001": ("refused", "user_as_device"),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("profile_first", [True, False])
+def test_a_user_whom_only_a_profile_of_another_window_names_is_not_joined(
+    tmp_path: Path, service: LocalService, profile_first: bool
+) -> None:
+    """A record joins a device to that user, so the device's other user stays apart, although no profile is sent."""
+    profile = [call(1, "u2", None, "identify", traits={})]
+    record = [call(2, "d1", None, "alias", previousId="u2"), call(3, None, "d1")]
+    seen = [call(4, "u0", "d1")]
+    days = [profile, record + seen] if profile_first else [record, profile + seen]
+    for day, some in enumerate(days, 1):
+        put(tmp_path, day, [one | {"timestamp": f"2024-01-{day:02d}{one['timestamp'][10:]}"} for _, one in some])
+    job = write_job(tmp_path, service.url, until="2024-01-03", mapping="segment", set="", merges="{up-to: 9}")
+    assert code(run(job)) == 0
+    assert persons(service) == {frozenset({"d1", "u2"}), frozenset({"u0"})}
 
 
 def test_what_a_lost_state_knew_of_ids_is_made_again(tmp_path: Path, service: LocalService) -> None:

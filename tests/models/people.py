@@ -83,9 +83,9 @@ def segment(row: Row) -> Shown:
     """sources/segment, exports#segment-events: an alias is a merge, a group call is not an event."""
     if row["type"] == "alias":
         return Shown(row["timestamp"], same=(usable(row["userId"]), usable(row["previousId"])))
-    if row["type"] == "group":
-        return Shown(row["timestamp"], group=("company", key_as_text(row["groupId"]), row["traits"]))
     shown = with_ids(row["timestamp"], row["userId"], row["anonymousId"])
+    if row["type"] == "group":
+        return shown._replace(own="", group=("company", key_as_text(row["groupId"]), row["traits"]))
     if row["type"] == "track":
         return shown
     return shown._replace(is_event=False, writes={"$set": row["traits"]})
@@ -185,12 +185,15 @@ def survivors(rows: Iterable[Row]) -> list[Row]:
     """If several of Segment's calls have one messageId, the one received last is kept; the others have no effect
     (design §6).
 
-    An alias of an id to itself, or of a placeholder, is left out (`incomplete_merge`) and takes no part.
+    An alias of an id to itself, or of a placeholder, is left out (`incomplete_merge`) and takes no part. Neither does a
+    call without an id, which is rejected: what is left out has no effect (design §2).
     """
     by_key: dict[object, Row] = {}
     for row in rows:
         ids = {usable(row[name]) for name in ("userId", "previousId") if row.get("type") == "alias"}
         if ids and (len(ids) < 2 or "" in ids):
+            continue
+        if row.get("type") in ("track", "identify") and not (usable(row["userId"]) or usable(row["anonymousId"])):
             continue
         key = row.get("messageId", id(row))
         if key not in by_key or row["receivedAt"] > by_key[key]["receivedAt"]:

@@ -122,6 +122,14 @@ def test_exports(seed: int) -> None:
     check(seed)
 
 
+def stranger(kind: str, **more: Any) -> list[Place]:
+    """Calls on a device that a record joins to `u2`, which one more call, not an event, names as a user's."""
+    return [
+        call(1, None, "d1"), call(2, "d1", None, "alias", previousId="u2"), call(3, "u0", "d1"),
+        call(4, "u2", None, kind, traits={}, **more),
+    ]  # fmt: skip
+
+
 def calls() -> list[Place]:
     return [call(1, None, "z"), call(2, "u", "a"), call(3, "a", None, "alias", previousId="z")]
 
@@ -165,6 +173,13 @@ CASES: dict[str, tuple[str, list[Place]]] = {
     "a row joins no two users, of devices that a record joined": ("segment", [
         call(1, None, "a"), call(2, None, "b"), call(3, "a", None, "alias", previousId="b"),
         call(4, "u1", "a"), call(5, "u2", "b"),
+    ]),
+    # A row joins no two users, and a row without an event names a user, too.
+    "a user whom only a profile names": ("segment", stranger("identify")),
+    "a user whom only a profile of RudderStack names": ("rudderstack", stranger("identify")),
+    "a user whom only a group call names": ("segment", stranger("group", groupId="acme")),
+    "a user whom only a superseded profile names": ("segment", [
+        *stranger("identify"), call(4, "u1", None, "identify", traits={}, receivedAt=iso(9)),
     ]),
     "refused by the service itself": ("posthog", [
         *SHARED, posthog(4, "b", "$identify", _anon_distinct_id="a"), posthog(5, "c", "$create_alias", alias="b"),

@@ -210,9 +210,9 @@ def with_pair(
     time: int | RejectReason | None,
     received: int | None,
 ) -> list[Any]:
-    """The updates of a group, followed by the pair of ids of the row's member, if both can be sent: they are one
-    person, as on any other row."""
-    if note.anonymous is None or not isinstance(updates[0], GroupUpdate) or not can_be_sent(distinct_id):
+    """The updates of a group, followed by the ids of the row's member, if they can be sent: as on any other row, one is
+    a user's, and both are one person."""
+    if note.user is None or not isinstance(updates[0], GroupUpdate) or not can_be_sent(distinct_id):
         return updates
     return [*updates, PersonUpdate(distinct_id, time, Note(note.user, note.anonymous), received)]
 
