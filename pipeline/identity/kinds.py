@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-KINDS = {"row": 1, "identify": 2, "alias": 4, "user": 6, "merge": 8, "service": 128, "seen": 256, "person": 512}
+KINDS = {
+    "row": 1, "identify": 2, "alias": 4, "user": 6, "merge": 8, "service": 128, "dangerous": 134, "seen": 256,
+    "person": 512,
+}  # fmt: skip
 """The kinds of rows that pair two ids, as bits; `pipeline.identity.observed_pairs` describes them."""
 NULL_ONCE, SHOWN_ONCE, SET_ONCE, SHOWN, SET, UNSET = range(1, 7)
 """The kinds of property updates; updates of one instant apply in this order. NULL_ONCE is a null that is set once: any

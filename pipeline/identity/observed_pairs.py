@@ -36,9 +36,10 @@ ROW: an ordinary row has the id of a device and that of a user. IDENTIFY: a reco
 `anonymous`. ALIAS: a record states that `user` is kept and `anonymous` is another id of the same person, whether or not
 they are users' ids; with IDENTIFY, `user` is a user's id. MERGE: a record states that two ids are equal, without order.
 "seen": an ordinary row has both, without order. SERVICE: a record of the service itself, which refused it if
-`anonymous` was identified before. NAMED: the operator named the pair.
-SETTLED: an earlier plan merged the ids, with SETTLED_USER if `user` was a user's id. PERSON: `anonymous` is an id of
-the person with the tool's number `user` (`pipeline.models.Link`); these pairs are replaced when pairs are aggregated.
+`anonymous` was identified before; with IDENTIFY and ALIAS, one that it never refuses. NAMED: the operator named the
+pair. SETTLED: an earlier plan merged the ids, with SETTLED_USER if `user` was a user's id. PERSON: `anonymous` is an id
+of the person with the tool's number `user` (`pipeline.models.Link`); these pairs are replaced when pairs are
+aggregated.
 """
 EARLIER = SETTLED | SETTLED_USER
 PART_SHIFT = 40

@@ -122,11 +122,12 @@ class LinkRule(Keys):
     """When a row states that two ids are one person. `distinct_id` and `other` are candidates, best first."""
 
     kind: str = entry(
-        Choice(("identify", "alias", "user", "merge", "seen", "service", "person")),
+        Choice(("identify", "alias", "user", "merge", "seen", "service", "dangerous", "person")),
         "identify: a device joins its first user, never two users; alias: two ids of a person, users' or not;"
         " user: like alias, and `distinct_id` is a user's id; merge: like alias, without order;"
         " seen: two ids on an ordinary row, without order, never two users;"
         " service: a merge in the service itself, which refuses it if `other` was identified before;"
+        " dangerous: one that it never refuses;"
         " person: `distinct_id` is the tool's number of a person, not an id, and `other` an id of that person",
     )
     distinct_id: tuple[Call, ...] = entry(
