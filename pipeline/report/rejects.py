@@ -177,7 +177,7 @@ def _record(reject: Reject, dialect: Dialect) -> Any:
 
 
 def _filled(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """The path of each member that has a value, and the value; words such as `NULL` are none."""
+    """The path of each member that has a value, and the value; words such as `NULL` do not count."""
     if isinstance(value, dict):
         for name, one in value.items():
             yield from _filled(one, f"{path}/{name}")

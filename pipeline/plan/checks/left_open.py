@@ -35,7 +35,7 @@ def merges_to_approve(facts: PlanFacts) -> Finding | None:
 
 @check("no_target", "open")
 def no_target(facts: PlanFacts) -> str | None:
-    """Nobody chose what service the plan is for, not even by the dialect."""
+    """No target was chosen for the plan, not even by the dialect."""
     if facts.thresholds.target or facts.options.dialect == "posthog":
         return None
     return (
