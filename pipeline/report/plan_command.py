@@ -36,7 +36,7 @@ def plan_command(plan: Plan, place: str, options: Sequence[str], made: Sequence[
 
 
 def _sealed_words(plan: Plan) -> Iterator[str]:
-    """The options that a plan seals, unless they have their defaults. A file does not belong to a plan: its name is FILE."""
+    """The options that a plan seals, unless they have their defaults. A plan has no files: their name is FILE."""
     sealed, defaults = plan.options, SealedOptions(0, joined_users=PlanOptions.joined_users)
     given: dict[str, object] = {name: getattr(sealed, name) for name in _SEALED}
     given |= {name: format_utc(at) for name in ("since", "until") if (at := getattr(sealed, name)) is not None}

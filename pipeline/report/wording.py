@@ -198,8 +198,11 @@ def mapping_of(plan: Plan) -> str:
 
 
 def to_check(plan: Plan, to: str = "", *, begun: bool = False) -> list[Finding]:
-    """What a person has to check before the plan is sent: what its checks found, except what was accepted. The address `to`,
-    if it is known, answers what is open about the target, and once sending has `begun`, the merges are approved."""
+    """What a person has to check before the plan is sent: what its checks found, except what was accepted.
+
+    The address `to`, if it is known, answers what is open about the target, and once sending has `begun`, the merges are
+    approved.
+    """
     answered = {"no_target"} if to or begun else set()
     if begun or is_loopback(to):
         answered.add("merge_approval")
