@@ -200,7 +200,7 @@ def mapping_of(plan: Plan) -> str:
 def to_check(plan: Plan, to: str = "", *, begun: bool = False) -> list[Finding]:
     """What a person has to check before the plan is sent: what its checks found, except what was accepted.
 
-    The address `to`, if it is known, answers what is open about the target, and once sending has `begun`, the merges are
+    The address `to`, if it is known, answers what is open about the target; once sending has `begun`, merges are
     approved.
     """
     answered = {"no_target"} if to or begun else set()
