@@ -116,7 +116,8 @@ class _Reader:
         self.files.append(counts)
         value_of = self._value_reader(lookup, counts)
         for block in read_blocks(part):
-            for row in read_rows(part, block, observe=False):
+            before, found = counts.rows, read_rows(part, block)
+            for row in found:
                 counts.rows += 1
                 if isinstance(row, BrokenRow):
                     counts.note("unread", f"row {counts.rows}: {row.detail}")
@@ -131,6 +132,8 @@ class _Reader:
                 # Rows of a list are members of different names.
                 named = f"{number} {counts.rows}".encode() if lookup.list else encode(member) if lookup.name else b""
                 self.found.add(stored_key(name, key), number, counts.rows, named, value)
+            for at, _, detail in found.warnings:
+                counts.note("odd", f"row {before + at + 1}: {detail}")
         if counts.rows and not counts.entries and not counts.found["unread"] and lookup.missing == "stop":
             raise UnfitExport(
                 f"no row of {part.path} has {_wanted(lookup)}, which the table {name!r} is built from",
@@ -227,11 +230,13 @@ def _size(value: str) -> int:
 def _wanted(lookup: LookupFile) -> str:
     values = [call.arguments.get("ref", "a value") for call in lookup.value]
     named = f", {' or '.join(lookup.name)}" if lookup.name else ""
-    return f"{' or '.join(lookup.key)}{named} and {' or '.join(values or lookup.values or lookup.list)}"
+    columns = ["another column" if path == "*" else path for path in lookup.list]
+    return f"{' or '.join(lookup.key)}{named} and {' or '.join(values or lookup.values or columns)}"
 
 
 _NOTICES = {
     "unread": ("lookup_row", "row", "{} of the table {!r} cannot be read; the first is {}"),
+    "odd": ("lookup_row", "row", "{} of the table {!r} with a warning; the first is {}"),
     "without": ("lookup_row", "row", "{0} without {3} for the table {1!r}"),
     "doubtful": ("lookup_row", "value", "{} of the table {!r} cannot be converted; the first is {}"),
     "too_large": (

@@ -273,6 +273,24 @@ def test_joined_rows_that_cannot_be_used_are_counted(tmp_path: Path, monkeypatch
     assert "unjoined_rows" not in [gate.name for gate in gates]
 
 
+def test_what_a_joined_row_leaves_out_is_noticed(tmp_path: Path) -> None:
+    """A column that a row has twice counts once; a row without another column than its key gives nothing. With
+    `joined: no`, rows that no row looks up are not counted."""
+    items = {"file": "items*", "key": "/of", "list": "*"}
+    mapping = JOINED | {"lookup_files": {"items": items}}
+    source = joined_export(tmp_path, 2, [{"of": 0, "n": 1}, {"of": 0}])
+    with (source / "items.jsonl").open("ab") as file:
+        file.write(b'{"of":7,"n":2,"n":3}\n')
+    plan = planned(tmp_path, source, mapping)
+    assert [detail for code, _, detail in plan.notices if code == "lookup_row"] == [
+        "1 row of the table 'items' with a warning; the first is row 3: 'n' occurs more than once; the last value wins",
+        "1 row without /of and another column for the table 'items'",
+    ]
+    assert "unjoined_rows" in [gate.name for gate in plan.gates]
+    items["joined"] = "no"
+    assert "unjoined_rows" not in [gate.name for gate in planned(tmp_path / "no", source, mapping).gates]
+
+
 def test_joined_rows_have_exact_keys(tmp_path: Path) -> None:
     """Another spelling of a key would not be noted as looked up."""
     mapping = json.loads(json.dumps(JOINED))
