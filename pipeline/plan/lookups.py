@@ -22,13 +22,13 @@ from pipeline.extractors import rows as read_rows
 from pipeline.extractors.patterns import matches
 from pipeline.files import write_atomically
 from pipeline.mapper import Mapping
-from pipeline.mapper.codegen.runtime import encode, member_at, text_of
+from pipeline.mapper.codegen.runtime import encode, text_of
 from pipeline.mapper.compiler import compile_value
 from pipeline.mapper.language.files_section import LookupFile
 from pipeline.mapper.language.kinds import Call
 from pipeline.mapper.program.builder import Tables
 from pipeline.mapper.program.lookup_table import ENTRIES, SLOTS, StoredTable, stored_key
-from pipeline.mapper.program.references import definition_of, path_of, path_steps
+from pipeline.mapper.program.references import definition_of, path_of, path_steps, value_at
 from pipeline.models import BrokenRow, Part, RejectReason, SealedOptions, Source, UnvalidatedEvent
 from pipeline.plan.lookup_writer import LookupWriter
 from pipeline.plan.sealed.directory import Directory, digest_file
@@ -100,6 +100,7 @@ def read_lookups(source: Source, mapping: Mapping, options: SealedOptions, direc
     tables = _collect(reader, directory)
     for counts in reader.files:
         notices.extend(_notices(counts))
+    notices.sort(key=lambda notice: notice[0] == "lookup_file")  # first what is left out
     return Lookups(tables, notices, [(counts.table, counts.part.path) for counts in reader.files])
 
 
@@ -134,21 +135,20 @@ class _Reader:
                 self.found.add(stored_key(name, key), number, counts.rows, named, value)
             for at, _, detail in found.warnings:
                 counts.note("odd", f"row {before + at + 1}: {detail}")
-        if counts.rows and not counts.entries and not counts.found["unread"] and lookup.missing == "stop":
+        if counts.rows and not counts.entries and lookup.missing == "stop":
+            unread = f", and {counts.first['unread']}" if counts.found["unread"] else ""
             raise UnfitExport(
-                f"no row of {part.path} has {_wanted(lookup)}, which the table {name!r} is built from",
+                f"no row of {part.path} has {_wanted(lookup)}, which the table {name!r} is built from{unread}",
                 hint="leave the file out, or correct the paths of the table under `lookup_files`",
             )
 
     def _value_reader(self, lookup: LookupFile, counts: _FileCounts) -> Callable[[Record], bytes | None]:
         """What reads a row's value as it is in an entry: text, or JSON if the entry is an object or a list."""
-        if lookup.values:
-            return partial(_object_at, lookup.values)
         if "*" in lookup.list:
             keys = {path.removeprefix("/") for path in lookup.key}
             return lambda row: _object_at([path for path in map(path_of, row) if path[1:] not in keys], row)
-        if lookup.list:
-            return partial(_object_at, lookup.list)
+        if lookup.values or lookup.list:
+            return partial(_object_at, lookup.values or lookup.list)
         readers = [self._computed(call, counts) for call in lookup.value]
 
         def read(row: Record) -> bytes | None:
@@ -273,20 +273,16 @@ def _object_at(paths: Sequence[str], row: Record) -> bytes | None:
 
 def _text(path: str, row: Record) -> str | None:
     try:
-        return text_of(_value(path, row))
+        return text_of(value_at(path, row))
     except BadValue:
         return None
 
 
 def _value(path: str, row: Record) -> Value:
-    column, *steps = path_steps(path)
-    value = row.get(column)
     try:
-        for step in steps:
-            value = member_at(value, step)
+        return value_at(path, row)
     except BadValue:
         return None
-    return value
 
 
 def save_lookups(directory: Directory, mapping: Mapping, lookups: Lookups) -> dict[str, str]:

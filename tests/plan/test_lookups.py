@@ -112,7 +112,8 @@ def test_several_values_are_an_object(tmp_path: Path) -> None:
     plan = planned(tmp_path, export(tmp_path, pages__1_jsonl=lines(*rows)), mapping)
     found = json.loads((tmp_path / "plan" / "lookups.json").read_bytes())["pages"]
     assert found == {"p-1": '{"name":"Start","rank":2}', "p-9": '{"rank":1.5}'}
-    assert "1 row without /id and /page/name or /rank" in notices(plan)["pages/1.jsonl"]
+    without = "1 row without /id and /page/name or /rank for the table 'pages'"
+    assert ("lookup_row", "pages/1.jsonl", without) in plan.notices
 
 
 def test_a_later_row_of_one_key_counts_and_is_noticed(tmp_path: Path) -> None:
@@ -128,9 +129,12 @@ def test_a_later_row_of_one_key_counts_and_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_lookup_file_that_is_missing_stops_unless_the_mapping_says_otherwise(tmp_path: Path) -> None:
-    """An empty file counts as present; in a file with other columns every lookup would find nothing."""
+    """An empty file counts as present; in a file with other columns, or of rows that cannot be read, every lookup would
+    find nothing."""
     with pytest.raises(UnfitExport, match=r"no row of pages/1\.jsonl has /id and /page/name"):
         planned(tmp_path, export(tmp_path / "other", pages__1_jsonl=lines({"ID": "p-1"})))
+    with pytest.raises(UnfitExport, match=r"is built from, and row 1: "):
+        planned(tmp_path, export(tmp_path / "broken", pages__1_jsonl=b'{"id": \n'))
     source = export(tmp_path, browser_tsv=None)
     with pytest.raises(UnfitExport, match=r"no file browser\.tsv, which acme needs for its table 'browsers'"):
         planned(tmp_path, source)
