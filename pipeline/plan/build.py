@@ -26,7 +26,7 @@ from pipeline.plan.check_rules import unused_acceptances
 from pipeline.plan.checks import CHECKS, CopiedRows, KeyConflicts, PlanFacts, run_checks, verdict_of
 from pipeline.plan.deduplication import Deduplication
 from pipeline.plan.fact_tables import FactTables
-from pipeline.plan.joined_rows import find_unjoined
+from pipeline.plan.lookup_rows import find_unjoined
 from pipeline.plan.mapping_fit import compare_with_tracking_plan, coverage_of, other_mapping
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request

@@ -217,8 +217,6 @@ def prepare_request(
         begin(work, Begun(made_of, sealed.as_of))
     elif stopped.made_of != made_of:
         remove(work)
-        for file in (work.lookup_entries, work.lookup_slots):  # written anew
-            file.unlink(missing_ok=True)
         return prepare_request(source, named, options, directory, work, engine, series, replay)
     engine.configure(config)
     from pipeline.plan.earlier import earlier_links, left_out, plans_beside

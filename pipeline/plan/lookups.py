@@ -22,22 +22,22 @@ from pipeline.extractors import rows as read_rows
 from pipeline.extractors.patterns import matches
 from pipeline.files import write_atomically
 from pipeline.mapper import Mapping
-from pipeline.mapper.codegen.runtime import encode, member_at, text_of
+from pipeline.mapper.codegen.runtime import encode, text_of
 from pipeline.mapper.compiler import compile_value
 from pipeline.mapper.language.files_section import LookupFile
 from pipeline.mapper.language.kinds import Call
 from pipeline.mapper.program.builder import Tables
-from pipeline.mapper.program.lookup_table import ENTRIES, SLOTS, StoredTable
-from pipeline.mapper.program.references import definition_of, path_of, path_steps
+from pipeline.mapper.program.lookup_table import ENTRIES, SLOTS, StoredTable, stored_key
+from pipeline.mapper.program.references import definition_of, path_of, path_steps, value_at
 from pipeline.models import BrokenRow, Part, RejectReason, SealedOptions, Source, UnvalidatedEvent
+from pipeline.plan.lookup_writer import LookupWriter
 from pipeline.plan.sealed.directory import Directory, digest_file
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.text import pluralize, printable
 from pipeline.values import BadValue, Record, Value, is_absent
 
 if TYPE_CHECKING:
-    from pipeline.plan.joined_rows import JoinedRows
-    from pipeline.plan.lookup_writer import LookupWriter
+    from pipeline.plan.lookup_rows import LookupRows
 
 MOST_ENTRIES = 250_000
 """At most this many entries are in memory, in all tables of a mapping together."""
@@ -55,26 +55,19 @@ class Lookups(NamedTuple):
 
 
 class _FileCounts(msgspec.Struct):
-    """What one file has for a table. `changed` are the keys that had another value before, as far as memory counts
-    them; `broken` is the first row that cannot be read, and `doubt` the first value that cannot be computed.
-    `renewed` counts the names of joined rows whose key had another value for them, and `renewal` is one of these;
-    `too_large` counts the keys that begin in the file and have more than an event can carry, such as `large`."""
+    """What one file has for a table. `found` counts what its notices are about, and `first` has an example of each."""
 
     part: Part
     lookup: LookupFile
     table: str
     rows: int = 0
     entries: int = 0
-    without: int = 0
-    unread: int = 0
-    broken: str = ""
-    doubtful: int = 0
-    doubt: str = ""
-    renewed: int = 0
-    renewal: str = ""
-    too_large: int = 0
-    large: str = ""
-    changed: dict[str, None] = msgspec.field(default_factory=dict)
+    found: Counter[str] = msgspec.field(default_factory=Counter)
+    first: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def note(self, what: str, example: str) -> None:
+        self.found[what] += 1
+        self.first.setdefault(what, example)
 
 
 def read_lookups(source: Source, mapping: Mapping, options: SealedOptions, directory: Directory) -> Lookups:
@@ -84,8 +77,12 @@ def read_lookups(source: Source, mapping: Mapping, options: SealedOptions, direc
     If two rows have the same key, the later one counts. Raises UnfitExport if a required table has no file, or if a
     file lacks a column that the mapping names; and UnreadableExport.
     """
-    reader = _Reader(directory, mapping, options)
     notices: list[tuple[str, str, str]] = []
+    if not mapping.lookup_files:
+        return Lookups({}, notices, [])
+    from pipeline.plan.lookup_rows import LookupRows  # this loads a database
+
+    reader = _Reader(mapping, options, LookupRows(directory))
     for name, lookup in mapping.lookup_files.items():
         parts = [part for part in source.lookups if matches(part.path, lookup.file)]
         empty = any(note.code == "empty_file" and matches(note.where, lookup.file) for note in source.notes)
@@ -98,89 +95,79 @@ def read_lookups(source: Source, mapping: Mapping, options: SealedOptions, direc
                 )
             sentence = f"the export has no file {patterns}: the table {name!r} is empty"
             notices.append(("lookup_missing", patterns, sentence))
-        reader.tables[name] = {}
         for part in parts:
             reader.read(part, name, lookup)
-    tables = reader.finish()
-    for number, counts in enumerate(reader.files):
-        notices.extend(_notices(counts, reader.changes(number)))
+    tables = _collect(reader, directory)
+    for counts in reader.files:
+        notices.extend(_notices(counts))
+    notices.sort(key=lambda notice: notice[0] == "lookup_file")  # first what is left out
     return Lookups(tables, notices, [(counts.table, counts.part.path) for counts in reader.files])
 
 
 class _Reader:
-    """Reads lookup files one after the other. `tables` are those in memory; if they have too many entries together, the
-    largest moves to disk. `files` has the counts of each file."""
+    """Reads lookup files one after the other. `files` has the counts of each."""
 
-    def __init__(self, directory: Directory, mapping: Mapping, options: SealedOptions) -> None:
-        self._directory = directory
-        self._mapping, self._options = mapping, options
-        self._joined: JoinedRows | None = None
-        self._sizes: Counter[str] = Counter()
-        """The sizes of the tables in memory, in entries."""
-        self._stored: dict[str, None] = {}
-        self._store: LookupWriter | None = None
-        self.tables: dict[str, dict[str, str]] = {}
+    def __init__(self, mapping: Mapping, options: SealedOptions, found: LookupRows) -> None:
+        self.mapping, self._options, self.found = mapping, options, found
         self.files: list[_FileCounts] = []
 
     def read(self, part: Part, name: str, lookup: LookupFile) -> None:
-        """Add a file's entries to a table. Raises UnfitExport, UnreadableExport."""
+        """Add the rows of a file. Raises UnfitExport, UnreadableExport."""
         number, counts = len(self.files), _FileCounts(part, lookup, name)
         self.files.append(counts)
-        if lookup.is_joined and self._joined is None:
-            from pipeline.plan.joined_rows import JoinedRows  # this loads a database
-
-            self._joined = JoinedRows(self._directory)
         value_of = self._value_reader(lookup, counts)
         for block in read_blocks(part):
-            for row in read_rows(part, block, observe=False):
+            before, found = counts.rows, read_rows(part, block)
+            for row in found:
                 counts.rows += 1
                 if isinstance(row, BrokenRow):
-                    counts.unread += 1
-                    counts.broken = counts.broken or f"row {counts.rows}: {row.detail}"
+                    counts.note("unread", f"row {counts.rows}: {row.detail}")
                     continue
                 key = _text_at(lookup.key, row)
                 member = _text_at(lookup.name, row) if lookup.name else None
                 value = value_of(row) if key and (member or not lookup.name) else None
                 if not key or value is None:
-                    counts.without += 1
+                    counts.note("without", "")
                     continue
                 counts.entries += 1
-                if lookup.is_joined and self._joined is not None:
-                    named = encode(member) if lookup.name else b""
-                    self._joined.add(name, key, number, counts.rows, named, value.encode("utf-8", "surrogatepass"))
-                else:
-                    self._add(name, key, value, number)
-        if counts.rows and not counts.entries and not counts.broken and lookup.missing == "stop":
+                # Rows of a list are members of different names.
+                named = f"{number} {counts.rows}".encode() if lookup.list else encode(member) if lookup.name else b""
+                self.found.add(stored_key(name, key), number, counts.rows, named, value)
+            for at, _, detail in found.warnings:
+                counts.note("odd", f"row {before + at + 1}: {detail}")
+        if counts.rows and not counts.entries and lookup.missing == "stop":
+            unread = f", and {counts.first['unread']}" if counts.found["unread"] else ""
             raise UnfitExport(
-                f"no row of {part.path} has {_wanted(lookup)}, which the table {name!r} is built from",
-                hint="leave the file out, or correct `key` and `value` of the table under `lookup_files`",
+                f"no row of {part.path} has {_wanted(lookup)}, which the table {name!r} is built from{unread}",
+                hint="leave the file out, or correct the paths of the table under `lookup_files`",
             )
 
-    def _value_reader(self, lookup: LookupFile, counts: _FileCounts) -> Callable[[Record], str | None]:
+    def _value_reader(self, lookup: LookupFile, counts: _FileCounts) -> Callable[[Record], bytes | None]:
         """What reads a row's value as it is in an entry: text, or JSON if the entry is an object or a list."""
-        if lookup.values:
-            return partial(_object_at, lookup.values)
-        if lookup.list == ("*",):
+        if "*" in lookup.list:
             keys = {path.removeprefix("/") for path in lookup.key}
             return lambda row: _object_at([path for path in map(path_of, row) if path[1:] not in keys], row)
-        if lookup.list:
-            return partial(_object_at, lookup.list)
+        if lookup.values or lookup.list:
+            return partial(_object_at, lookup.values or lookup.list)
         readers = [self._computed(call, counts) for call in lookup.value]
 
-        def read(row: Record) -> str | None:
+        def read(row: Record) -> bytes | None:
             value = next((value for one in readers if not is_absent(value := one(row))), None)
             try:
-                return None if value is None else encode(value).decode() if lookup.name else text_of(value)
+                if value is None or lookup.name:
+                    return None if value is None else encode(value)
+                text = text_of(value)
             except BadValue:
                 return None
+            return None if text is None else text.encode("utf-8", "surrogatepass")
 
         return read
 
     def _computed(self, call: Call, counts: _FileCounts) -> Callable[[Record], Value]:
         """What computes a value of the language from a row."""
-        if call.verb == "ref" and definition_of(call.arguments["ref"], self._mapping) is None:
+        if call.verb == "ref" and definition_of(call.arguments["ref"], self.mapping) is None:
             return partial(_value, call.arguments["ref"])
-        compute = compile_value(self._mapping, self._options, call)
+        compute = compile_value(self.mapping, self._options, call)
 
         def value(row: Record) -> Value:
             outcome = compute(row)
@@ -188,75 +175,51 @@ class _Reader:
             if isinstance(outcome, UnvalidatedEvent):
                 problem = next((detail for _, detail in outcome.warnings), "")
             if problem:
-                counts.doubtful += 1
-                counts.doubt = counts.doubt or f"row {counts.rows}: {problem}"
+                counts.note("doubtful", f"row {counts.rows}: {problem}")
             return outcome.properties.get("value") if isinstance(outcome, UnvalidatedEvent) else None
 
         return value
 
-    def _add(self, name: str, key: str, value: str, number: int) -> None:
-        """Add an entry, which counts before earlier ones with its key."""
-        if self._store is not None and name in self._stored:
-            self._store.add(name, key, value, number)
-            return
-        table = self.tables[name]
-        before = table.get(key)
-        if before is not None:
-            self._sizes[name] -= _size(before)
-            if before != value:
-                self.files[number].changed[key] = None
-        table[key] = value
-        self._sizes[name] += _size(value)
-        if self._sizes.total() > MOST_ENTRIES:
-            self._move_largest()
 
-    def _move_largest(self) -> None:
-        """Move the table with the most entries to disk. Keys that changed in the file that is being read are marked, so
-        that each counts once for this file."""
-        from pipeline.plan.lookup_writer import LookupWriter  # this loads a database
-
-        ((name, _),) = self._sizes.most_common(1)
-        del self._sizes[name]
-        table, number = self.tables[name], len(self.files) - 1
-        current = self.files[number]
-        changed = current.changed if current.table == name else {}
-        self._store = self._store or LookupWriter(self._directory)
-        for key, value in table.items():
-            if key not in changed:
-                self._store.add(name, key, value, number)
-        for key in changed:  # in the order in which they changed, because the first is shown
-            self._store.add(name, key, table[key], number, changed=True)
-        changed.clear()
-        table.clear()
-        self._stored[name] = None
-
-    def finish(self) -> dict[str, Map[str, str]]:
-        """All tables. Called once."""
-        for one in () if self._joined is None else self._joined.collect():
-            counts = self.files[one.file]
-            if not one.pieces:
-                counts.too_large += 1
-                counts.large = counts.large or f"{printable(one.key, _SHOWN_CHARACTERS)} ({one.rows:,} rows)"
+def _collect(reader: _Reader, directory: Directory) -> dict[str, Map[str, str]]:
+    """All tables. If they have too many entries for memory, the largest are on disk."""
+    tables: dict[str, dict[str, str]] = {name: {} for name in reader.mapping.lookup_files}
+    sizes, stored = Counter[str](), set[str]()
+    joined = [number for number, counts in enumerate(reader.files) if counts.lookup.is_joined]
+    with LookupWriter(directory, reader.found.count()) as writer:
+        for one in reader.found.collect(joined):
+            counts = reader.files[one.file]
+            key = one.key.decode("utf-8", "surrogatepass").partition("\0")[2]
+            if one.members is None:
+                counts.note("too_large", f"{printable(key, _SHOWN_CHARACTERS)} ({one.rows:,} rows)")
                 continue
-            entry, changed = one.entry(counts.lookup)
-            for file, name in changed:
-                self.files[file].renewed += 1
-                named = f"{name.decode()} of {one.key}" if name else one.key
-                self.files[file].renewal = self.files[file].renewal or named
-            self._add(one.table, one.key, entry, len(self.files) - 1)
-        if self._store is None:
-            return {**self.tables}
-        self._store.finish()
-        return {name: self._store.table(name) if name in self._stored else self.tables[name] for name in self.tables}
+            for file, name in one.changed:
+                reader.files[file].note(
+                    "changed", printable(f"{name.decode()} of {key}" if name else key, _SHOWN_CHARACTERS)
+                )
+            entry = _entry(counts.lookup, one.members)
+            writer.add(one.hash, one.key, entry)
+            if counts.table not in stored:
+                tables[counts.table][key] = entry.decode("utf-8", "surrogatepass")
+                sizes[counts.table] += _size(tables[counts.table][key])
+            if sizes.total() > MOST_ENTRIES:
+                ((largest, _),) = sizes.most_common(1)
+                stored.add(largest)
+                del sizes[largest]
+                tables[largest].clear()
+    if not stored:
+        directory.lookup_entries.unlink()
+        directory.lookup_slots.unlink()
+    return {name: StoredTable(directory.path, name) if name in stored else table for name, table in tables.items()}
 
-    def changes(self, number: int) -> tuple[int, str]:
-        """How many keys of a file had another value before, and the first of them; after `finish`."""
-        counts = self.files[number]
-        if counts.lookup.is_joined:
-            return counts.renewed, counts.renewal
-        if counts.table in self._stored and self._store is not None and not counts.changed:
-            return self._store.changes.get(number, (0, ""))
-        return len(counts.changed), next(iter(counts.changed), "")
+
+def _entry(lookup: LookupFile, members: dict[bytes, bytes]) -> bytes:
+    """The entry of a key: a list, an object of its members, or the value of its last row."""
+    if lookup.list:
+        return b"[%s]" % b",".join(members.values())
+    if lookup.name:
+        return b"{%s}" % b",".join(b"%s:%s" % pair for pair in members.items())
+    return members[b""]
 
 
 def _size(value: str) -> int:
@@ -267,32 +230,34 @@ def _size(value: str) -> int:
 def _wanted(lookup: LookupFile) -> str:
     values = [call.arguments.get("ref", "a value") for call in lookup.value]
     named = f", {' or '.join(lookup.name)}" if lookup.name else ""
-    return f"{' or '.join(lookup.key)}{named} and {' or '.join(values or lookup.values or lookup.list)}"
+    columns = ["another column" if path == "*" else path for path in lookup.list]
+    return f"{' or '.join(lookup.key)}{named} and {' or '.join(values or lookup.values or columns)}"
 
 
-def _notices(counts: _FileCounts, changes: tuple[int, str]) -> Iterator[tuple[str, str, str]]:
+_NOTICES = {
+    "unread": ("lookup_row", "row", "{} of the table {!r} cannot be read; the first is {}"),
+    "odd": ("lookup_row", "row", "{} of the table {!r} with a warning; the first is {}"),
+    "without": ("lookup_row", "row", "{0} without {3} for the table {1!r}"),
+    "doubtful": ("lookup_row", "value", "{} of the table {!r} cannot be converted; the first is {}"),
+    "too_large": (
+        "lookup_row", "key", "the rows of {} of the table {!r} are left out, because no event can carry so many: {}"
+    ),
+    "changed": (
+        "lookup_changed", "key",
+        "{} of the table {!r} had another value before, such as {}; the value in this file counts",
+    ),
+}  # fmt: skip
+"""The code and the sentence about what was counted, and what is counted."""
+
+
+def _notices(counts: _FileCounts) -> Iterator[tuple[str, str, str]]:
     """The notices about a file."""
     path, table = counts.part.path, counts.table
     yield "lookup_file", path, f"{pluralize(counts.entries, 'entry')} of the table {table!r}"
-    if counts.broken:
-        rows = pluralize(counts.unread, "row")
-        yield "lookup_row", path, f"{rows} of the table {table!r} cannot be read; the first is {counts.broken}"
-    if counts.without:
-        rows = pluralize(counts.without, "row")
-        yield "lookup_row", path, f"{rows} without {_wanted(counts.lookup)} for the table {table!r}"
-    if counts.doubtful:
-        values = pluralize(counts.doubtful, "value")
-        yield "lookup_row", path, f"{values} of the table {table!r} cannot be converted; the first is {counts.doubt}"
-    if counts.too_large:
-        keys = pluralize(counts.too_large, "key")
-        sentence = f"the rows of {keys} of the table {table!r} are left out, because no event can carry so many"
-        yield "lookup_row", path, f"{sentence}: {counts.large}"
-    changed, example = changes
-    if changed:
-        what = "name" if counts.lookup.name else "key"
-        sentence = f"{pluralize(changed, what)} of the table {table!r} had another value before, such as"
-        shown = printable(example, _SHOWN_CHARACTERS)
-        yield "lookup_changed", path, f"{sentence} {shown}; the value in this file counts"
+    for what, (code, noun, sentence) in _NOTICES.items():
+        if counts.found[what]:
+            number = pluralize(counts.found[what], "name" if counts.lookup.name and what == "changed" else noun)
+            yield code, path, sentence.format(number, table, counts.first[what], _wanted(counts.lookup))
 
 
 def _text_at(paths: Sequence[str], row: Record) -> str | None:
@@ -300,28 +265,24 @@ def _text_at(paths: Sequence[str], row: Record) -> str | None:
     return next((text for path in paths if (text := _text(path, row)) is not None), None)
 
 
-def _object_at(paths: Sequence[str], row: Record) -> str | None:
+def _object_at(paths: Sequence[str], row: Record) -> bytes | None:
     """The values at these paths as a JSON object, by the last names of the paths; None if there are no values."""
     values = {path_steps(path)[-1]: value for path in paths if not is_absent(value := _value(path, row))}
-    return encode(values).decode() if values else None
+    return encode(values) if values else None
 
 
 def _text(path: str, row: Record) -> str | None:
     try:
-        return text_of(_value(path, row))
+        return text_of(value_at(path, row))
     except BadValue:
         return None
 
 
 def _value(path: str, row: Record) -> Value:
-    column, *steps = path_steps(path)
-    value = row.get(column)
     try:
-        for step in steps:
-            value = member_at(value, step)
+        return value_at(path, row)
     except BadValue:
         return None
-    return value
 
 
 def save_lookups(directory: Directory, mapping: Mapping, lookups: Lookups) -> dict[str, str]:

@@ -49,6 +49,7 @@ def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
         "rejects": dict(plan.rejects),
         "warnings": dict(plan.warnings),
         "gates": [_check_object(gate, plan, str(path)) for gate in plan.gates],
+        "notices": plan.notices,
         **code_object(plan),
         **({"import_plan": plan.import_plan} if plan.import_plan else {}),
         **({"plugins": plan.plugins} if plan.plugins else {}),

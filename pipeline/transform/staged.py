@@ -3,7 +3,7 @@
     events/00000012.pack       the events of block 12
     facts/00000012.parquet     its facts (`pipeline.transform.facts`)
     pairs/, updates/           what its rows state about people (`pipeline.transform.statements`), if anything
-    asked/                     the keys of joined rows (`pipeline.plan.joined_rows`) that it looks up, if any
+    asked/                     the keys of joined rows (`pipeline.plan.lookup_rows`) that it looks up, if any
     units/00000003             the counts of the blocks that a worker did together, and digests of their files;
                                written after everything else
 

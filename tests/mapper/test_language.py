@@ -214,6 +214,7 @@ def test_every_scalar_is_the_string_in_the_file(text: str) -> None:
         ({"event": "a", "properties": {"time": 1, "distinct_id": "u"}}, ["mixpanel"]),
         ({"event_type": "a", "event_time": "2023-01-02 03:04:05", "device_id": "d"}, ["amplitude"]),
         ({"uuid": "x", "event": "a", "distinct_id": "u", "properties": {"time": 1}, "timestamp": "t"}, ["posthog"]),
+        (dict.fromkeys(("website_event_id", "website_id", "data_key", "data_type", "created_at"), "1"), ["umami"]),
         ({"event": "a", "user": "u"}, []),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline import plan_export
 from pipeline.options import PlanOptions
-from pipeline.plan import joined_rows
+from pipeline.plan import lookup_rows
 from pipeline.plan import lookups as plan_lookups
 from pipeline.plan.requests.store import read_events
 from pipeline.plan.sealed.directory import EVENTS
@@ -77,7 +77,7 @@ def test_joined_rows_are_those_of_the_model(tmp_path: Path, monkeypatch: pytest.
     """In any number of files, in any container, in memory and on disk; values keep their bytes."""
     chance = random.Random(seed)
     monkeypatch.setattr(plan_lookups, "MOST_ENTRIES", chance.choice([0, 3, 250_000]))
-    monkeypatch.setattr(joined_rows, "_AT_ONCE", chance.choice([1, 7, 50_000]))
+    monkeypatch.setattr(lookup_rows, "_AT_ONCE", chance.choice([1, 7, 50_000]))
     keys = [*KEYS, *OTHERS]
     rows = [
         Joined(chance.choice([*keys, ""]), chance.choice(NAMES), chance.choice(VALUES))

@@ -17,7 +17,7 @@ from pipeline.mapper.inspection.cases import run_cases
 from pipeline.mapper.inspection.ineffective import check_mapping
 from pipeline.mapper.language.loader import parse
 from pipeline.options import PlanOptions
-from pipeline.plan import joined_rows, lookup_writer
+from pipeline.plan import lookup_rows, lookup_writer
 from pipeline.plan import lookups as plan_lookups
 from pipeline.plan.lookups import load_lookups
 from pipeline.plan.sealed.contents import check_tables
@@ -112,7 +112,8 @@ def test_several_values_are_an_object(tmp_path: Path) -> None:
     plan = planned(tmp_path, export(tmp_path, pages__1_jsonl=lines(*rows)), mapping)
     found = json.loads((tmp_path / "plan" / "lookups.json").read_bytes())["pages"]
     assert found == {"p-1": '{"name":"Start","rank":2}', "p-9": '{"rank":1.5}'}
-    assert "1 row without /id and /page/name or /rank" in notices(plan)["pages/1.jsonl"]
+    without = "1 row without /id and /page/name or /rank for the table 'pages'"
+    assert ("lookup_row", "pages/1.jsonl", without) in plan.notices
 
 
 def test_a_later_row_of_one_key_counts_and_is_noticed(tmp_path: Path) -> None:
@@ -128,9 +129,12 @@ def test_a_later_row_of_one_key_counts_and_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_lookup_file_that_is_missing_stops_unless_the_mapping_says_otherwise(tmp_path: Path) -> None:
-    """An empty file counts as present; in a file with other columns every lookup would find nothing."""
+    """An empty file counts as present; in a file with other columns, or of rows that cannot be read, every lookup would
+    find nothing."""
     with pytest.raises(UnfitExport, match=r"no row of pages/1\.jsonl has /id and /page/name"):
         planned(tmp_path, export(tmp_path / "other", pages__1_jsonl=lines({"ID": "p-1"})))
+    with pytest.raises(UnfitExport, match=r"is built from, and row 1: "):
+        planned(tmp_path, export(tmp_path / "broken", pages__1_jsonl=b'{"id": \n'))
     source = export(tmp_path, browser_tsv=None)
     with pytest.raises(UnfitExport, match=r"no file browser\.tsv, which acme needs for its table 'browsers'"):
         planned(tmp_path, source)
@@ -252,7 +256,7 @@ def test_processes_find_the_same_joined_rows(tmp_path: Path) -> None:
 def test_joined_rows_that_cannot_be_used_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that is not a number stays a text; more rows than an event can carry are left out; a row of no event
     counts only if all rows of the export are read."""
-    monkeypatch.setattr(joined_rows, "MOST_BYTES", 50)
+    monkeypatch.setattr(lookup_rows, "MOST_BYTES", 50)
     items = [
         {"of": 0, "name": "n", "value": "x"},
         {"of": 0, "name": "m", "value": "1.10"},
@@ -266,10 +270,29 @@ def test_joined_rows_that_cannot_be_used_are_counted(tmp_path: Path, monkeypatch
         "1 value of the table 'items' cannot be converted; the first is row 1: not a number: 'x'",
         "the rows of 1 key of the table 'items' are left out, because no event can carry so many: 1 (30 rows)",
     ]
-    assert [gate.count for gate in plan.gates if gate.name == "unjoined_rows"] == [1]
+    (gate,) = (gate for gate in plan.gates if gate.name == "unjoined_rows")
+    assert gate.examples == ["1 row of items.jsonl with 1 key of the table 'items', the first in row 3"]
     options = PlanOptions(mapping=str(tmp_path / "acme.yaml"), workers=0, limit=1)
     gates = plan_export([str(source)], tmp_path / "some", options).gates
-    assert "unjoined_rows" not in {gate.name for gate in gates}
+    assert "unjoined_rows" not in [gate.name for gate in gates]
+
+
+def test_what_a_joined_row_leaves_out_is_noticed(tmp_path: Path) -> None:
+    """A column that a row has twice counts once; a row without another column than its key gives nothing. With
+    `joined: no`, rows that no row looks up are not counted."""
+    items = {"file": "items*", "key": "/of", "list": "*"}
+    mapping = JOINED | {"lookup_files": {"items": items}}
+    source = joined_export(tmp_path, 2, [{"of": 0, "n": 1}, {"of": 0}])
+    with (source / "items.jsonl").open("ab") as file:
+        file.write(b'{"of":7,"n":2,"n":3}\n')
+    plan = planned(tmp_path, source, mapping)
+    assert [detail for code, _, detail in plan.notices if code == "lookup_row"] == [
+        "1 row of the table 'items' with a warning; the first is row 3: 'n' occurs more than once; the last value wins",
+        "1 row without /of and another column for the table 'items'",
+    ]
+    assert "unjoined_rows" in [gate.name for gate in plan.gates]
+    items["joined"] = "no"
+    assert "unjoined_rows" not in [gate.name for gate in planned(tmp_path / "no", source, mapping).gates]
 
 
 def test_joined_rows_have_exact_keys(tmp_path: Path) -> None:

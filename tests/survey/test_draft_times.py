@@ -77,6 +77,7 @@ def test_several_times_of_a_row_may_be_events(tmp_path: Path) -> None:
     decoder = '  decoder: {each_time: {Created: /created_at, "First Paid": /first_paid_at}}\n'
     assert f"# {decoder}" in drafted(path).text
     text = drafted(path, answers={"event": "/event"}).text.replace("from: /created_at", "from: /time")
+    assert "# and event, time, created_at, first_paid_at in `drop`" in text
     (tmp_path / "users.yaml").write_text(decoder.strip() + "\n" + text)
     plan = plan_export([str(path)], tmp_path / "plan", PlanOptions(mapping=str(tmp_path / "users.yaml"), workers=0))
     assert plan.names == {"Created": 2, "First Paid": 1}

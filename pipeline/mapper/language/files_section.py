@@ -125,9 +125,9 @@ class LookupFile(Keys):
     )
     joined: str = entry(
         YES,
-        "whether these rows belong to rows of the export, so that a plan counts those whose key no row looks up; always"
-        " with `name` or `list`; no if left out",
-        "no",
+        "whether these rows belong to rows of the export, so that a plan counts those whose key no row looks up; if"
+        " left out, yes with `name` or `list`",
+        "",
     )
     columns: tuple[str, ...] = entry(
         NAMES, "the columns of delimited files without a header; `files` says how these are written", ()
@@ -143,4 +143,4 @@ class LookupFile(Keys):
     @property
     def is_joined(self) -> bool:
         """Whether every row of these files belongs to a row of the export."""
-        return self.joined == "yes" or bool(self.name or self.list)
+        return self.joined == "yes" or (not self.joined and bool(self.name or self.list))

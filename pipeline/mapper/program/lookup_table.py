@@ -1,10 +1,9 @@
 """A lookup table on disk, if it has too many entries for the memory of every worker.
 
-Two files have the entries of all such tables of a plan:
+If a plan has such a table, two files have the entries of all its tables:
 
 * `lookups.entries`: for each entry the lengths of its key and its value in bytes, as two u32, then the key and the
-value
-  (UTF-8; the key begins with the table's name and a NUL). If entries share a key, the slots name the one that counts.
+  value (UTF-8; the key begins with the table's name and a NUL).
 * `lookups.slots`: two u64, the number of bits that choose a slot and the number of slots, then slots of two u64: the
   xxh3-64 of a key, and the place of its entry plus one (0: no entry). A key's slot is the one that the first bits of
   its hash choose, or one of those that follow without a gap, in the order of the hashes.
@@ -48,17 +47,18 @@ def in_memory(table: Mapping[str, str], name: str) -> Mapping[str, str]:
 
 class AskedTable(Mapping[str, str]):
     """A table whose rows belong to rows of the export. `take_asked` returns the xxh3-64 of the `stored_key`s that were
-    found since the last call, and before the first call none are noted. They decide nothing."""
+    looked up since the last call, and before the first call none are noted. They decide nothing."""
 
     def __init__(self, name: str, table: Mapping[str, str]) -> None:
         self._name, self._table = name, table
         self._asked: set[str] | None = None
 
-    def __getitem__(self, key: str) -> str:
-        found = self._table[key]
+    def __getitem__(self, key: str | None) -> str:
+        if key is None:  # a missing text has no entry
+            raise KeyError(key)
         if self._asked is not None:
             self._asked.add(key)
-        return found
+        return self._table[key]
 
     def take_asked(self) -> list[int]:
         asked = [xxhash.xxh3_64_intdigest(stored_key(self._name, key)) for key in self._asked or ()]

@@ -59,7 +59,12 @@ def find(call: Call, record: Record, properties: Record | None = None) -> Value:
     reference = str(call.arguments.get("ref", ""))
     if not reference.startswith("/"):
         return (record if properties is None else properties).get(reference)
-    column, *steps = path_steps(reference)
+    return value_at(reference, record)
+
+
+def value_at(path: str, record: Record) -> Value:
+    """The value at a path in a row. Raises BadValue."""
+    column, *steps = path_steps(path)
     value = record.get(column)
     for step in steps:
         value = member_at(value, step)

@@ -13,11 +13,11 @@ from functools import lru_cache
 from msgspec import Raw
 
 from pipeline import values
-from pipeline.mapper.codegen.runtime import encode, member_at
+from pipeline.mapper.codegen.runtime import encode
 from pipeline.mapper.language.kinds import NAMES, TEXT, TEXTS, YES, Field
 from pipeline.mapper.loader_columns import RAW, is_loader_column
 from pipeline.mapper.program.functions import decodes, of_table, only_with
-from pipeline.mapper.program.references import path_steps
+from pipeline.mapper.program.references import value_at
 from pipeline.models import Layout, RejectReason, Skip
 from pipeline.values import BadValue, Record
 
@@ -65,11 +65,8 @@ def events_of_times(row: Record, times: tuple[tuple[str, str], ...]) -> list[Rec
     """A row for each time; NO_TIME for a missing one, so that the others keep their places."""
     found: list[Record | RejectReason | Skip] = []
     for name, path in times:
-        column, *steps = path_steps(path)
-        time = row.get(column)
-        for step in steps:
-            time = member_at(time, step)
-        if values.is_absent(time) or not (values.text(time) or "").strip():
+        time = value_at(path, row)
+        if not (values.text(time) or "").strip():
             found.append(NO_TIME)
             continue
         record: Record = {"event": name, "time": time}

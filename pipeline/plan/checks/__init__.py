@@ -37,7 +37,7 @@ from pipeline.text import some_of
 from pipeline.validator.codes import codes, meaning
 
 if TYPE_CHECKING:
-    from pipeline.plan.joined_rows import Unjoined
+    from pipeline.plan.lookup_rows import Unjoined
     from pipeline.plan.replay import ReplayFacts
     from pipeline.plan.scope import ScopeUsage
 

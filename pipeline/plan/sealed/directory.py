@@ -129,7 +129,7 @@ class Directory:
     asked = _File("scratch/staged/asked")
     """The keys of joined rows that each block looks up."""
     joined_keys = _File("scratch/joined-keys")
-    """All keys of joined rows (`pipeline.plan.joined_rows`)."""
+    """All keys of joined rows (`pipeline.plan.lookup_rows`)."""
 
     @property
     def name(self) -> str:

@@ -67,7 +67,8 @@ def _each_time(known: Decisions) -> list[str]:
         f"{len(times)} columns have times. If each is an event of its own (signed up, paid, left), write:",
         f"  decoder: {{each_time: {{{', '.join(f'{scalar(name)}: {ref}' for name, ref in named.items())}}}}}",
         "  event: /event",
-        "and below, `from: /time` in `time` and /event in `key`, such as key: {of: [/id, /event], needs: /id}",
+        "and below, `from: /time` in `time` and /event in `key`, such as key: {of: [/id, /event], needs: /id},",
+        f"and event, time, {', '.join(scalar(one.name) for one in times)} in `drop`, or they become properties",
     ]
     return list(map(comment, lines))
 
