@@ -23,6 +23,7 @@ from pipeline.models import Step
 from pipeline.plan.requests.store import RequestReader, read_requests
 from pipeline.plan.sealed.directory import EVENTS, Directory, LinesWriter
 from pipeline.plan.settled_facts import settled_lines
+from pipeline.verify.expected import encodable
 from pipeline.verify.landed import PAGE, quoted
 from pipeline.verify.number_findings import Metric, Metrics
 from pipeline.verify.provenance import having
@@ -196,7 +197,7 @@ def _people(
         unknown = f"which persons are split or merged at the target, since there are more than {MOST_IDS:,} ids"
         return parts, Metrics(unknown=unknown)
     database.run("CREATE TABLE theirs (id UBIGINT, theirs UBIGINT, distinct_id VARCHAR)")
-    database.insert("theirs", ((hash_id(str(id)), hash_id(str(person)), str(id)) for id, person in persons))
+    database.insert("theirs", ((hash_id(str(id)), hash_id(str(person)), encodable(str(id))) for id, person in persons))
     database.run("CREATE TABLE edges AS SELECT * FROM measured JOIN theirs USING (id)")
     for metric, (by, _) in CHARTS.items():
         pairs = f"SELECT DISTINCT {by} AS name, person, theirs FROM edges"

@@ -26,13 +26,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 import msgspec
-import numpy as np
-import pyarrow as pa
 
 from pipeline.errors import UsageError
 from pipeline.fetch.tools.posthog import ids_after
 from pipeline.id_hash import hash_id
-from pipeline.identity.database import Database, numbers, texts
+from pipeline.identity.database import Database
 from pipeline.ledger import read_refused_events, state_digest
 from pipeline.models import Reject, Step
 from pipeline.plan.requests.query import MEMORY, add_facts
@@ -43,7 +41,7 @@ from pipeline.plan.sealed.manifest import Plan
 from pipeline.timestamps import BadTime, format_utc, read_iso
 from pipeline.uuids import uuid_text
 from pipeline.verify.comparison import DAY, SAME, SHOWN
-from pipeline.verify.expected import LANDED
+from pipeline.verify.expected import IDS, LANDED, encodable, id_columns
 from pipeline.verify.landed import PAGE, quoted
 from pipeline.verify.metrics import CHARTS, UPDATES, chart_numbers, paged, several, shown_people, shown_rows
 from pipeline.verify.number_findings import Metric, Metrics
@@ -57,7 +55,6 @@ if TYPE_CHECKING:
 
 Plans = Sequence[tuple[Plan, Directory]]
 _UPDATES = f"event in ({quoted([*UPDATES, '$merge_dangerously'])})"
-_IDS = pa.schema([("person", pa.string()), ("id", pa.uint64()), ("distinct_id", pa.string())])
 
 
 class _Row(msgspec.Struct):
@@ -251,12 +248,11 @@ def _compare_persons(
     """Whether the same ids are one person on both sides. An id of the target that no event of the plans has is that of
     a live person."""
     for name, side in zip(("ids_there", "ids_here"), sides, strict=True):
-        pages = Pages(session, name, _IDS)
+        pages = Pages(session, name, IDS)
         while pages.cursor != END:
             rows, more = ids_after(partial(_rows, side.client), pages.cursor or "", PAGE)
             persons, ids = zip(*rows, strict=True) if rows else ((), ())
-            columns = texts(persons), numbers([hash_id(id) for id in ids], np.uint64), texts(ids)
-            pages.add(columns, persons[-1] if more else END)
+            pages.add(id_columns(persons, ids), persons[-1] if more else END)
             progress(f"ids of the {side.name}", pages.rows, 0)
         database.run(f"CREATE VIEW {name} AS FROM {pages.relation}")
     database.run("CREATE TABLE late (person VARCHAR)")
@@ -296,7 +292,7 @@ def _compare_groups(
         database.run(f"CREATE TABLE {table} (type VARCHAR, key VARCHAR)")
         rows = paged(client, "select index, key from groups order by index, key") if known else ()
         names = {number: name for name, number in known.items()}
-        database.insert(table, ((names.get(int(index), ""), str(key)) for index, key in rows))
+        database.insert(table, ((names.get(int(index), ""), encodable(str(key))) for index, key in rows))
     found = database.rows(
         f"SELECT type, count(*), count(*) FILTER (lost), min(key, {SHOWN}) FILTER (lost) FROM (SELECT type, key,"
         " groups_here.key IS NULL AS lost FROM groups_there LEFT JOIN groups_here USING (type, key)) GROUP BY type"
