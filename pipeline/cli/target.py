@@ -363,7 +363,7 @@ def verify(
         result,
         lambda console: show_results(console, plan, done.status, directory, verified=result, project=options.project),
         as_json=as_json,
-        quiet=quiet and not result.differs,
+        quiet=quiet and not (result.differs or result.more_differs),
     )
     if done.problem is not None:
         raise done.problem

@@ -64,8 +64,8 @@ class FetchManifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     """The manifest. `left` are the windows that are not fetched yet, and `waiting` what else is not, such as people: a
     complete fetch has none. `cursor` is how the tool is asked for the next page of the first one that waits.
 
-    `extras` are what was asked for besides events, and `uuids` is the sha256 of the events that were, "" for all. `by`
-    is `ingestion` if the windows are of the time of ingestion.
+    `extras` are what was asked for besides events, and `uuids` is the sha256 of the events that were, "" for all. The
+    windows are `by` the times of events or of their `ingestion`.
     It records no time of day and no retries, so an interrupted fetch ends with the same bytes as an uninterrupted one.
     """
 
@@ -81,7 +81,7 @@ class FetchManifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     left: tuple[tuple[str, str], ...]
     extras: tuple[str, ...] = msgspec.field(default=(), name="with")
     uuids: str = ""
-    by: str = ""
+    by: str = "event"
     pages: tuple[FetchedPage, ...] = ()
     waiting: tuple[str, ...] = ()
     cursor: str = ""

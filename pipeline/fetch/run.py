@@ -59,10 +59,6 @@ class FetchResult(NamedTuple):
         return sum(1 for one in self.manifest.windows if one.counted is not None)
 
 
-def _silent(name: str, done: int, total: int) -> None:
-    return
-
-
 @private()
 def fetch_export(
     tool: str,
@@ -71,7 +67,7 @@ def fetch_export(
     options: FetchOptions | None = None,
     *,
     environment: Mapping[str, str] = os.environ,
-    progress: Step = _silent,
+    progress: Step = lambda name, done, total: None,
     warn: Callable[[str], None] = lambda line: None,
     clock: Clock | None = None,
 ) -> FetchResult:
@@ -107,7 +103,7 @@ def fetch_export(
         format=FORMAT, windows=(), extras=extras, waiting=extras, uuids=digest_of_ids(ids), tool=tool,
         host=base, project=project, since=stamp(whole.since), until=stamp(whole.until),
         count=options.count, window=length, left=tuple((stamp(one.since), stamp(one.until)) for one in first),
-        by="" if options.by == "event" else options.by,
+        by=options.by,
     )  # fmt: skip
     pace = Pace(chosen.limits, clock or Clock())
     retry = RetryPolicy(options.retry_for, first=options.first_pause, most=options.longest_pause)

@@ -13,7 +13,7 @@ METRICS = {
     "country": "country ($geoip_country_code)",
 }  # fmt: skip
 """Each metric as people name it, in the order of a page."""
-SIDES = {"#events": 0, "#events there": 0, "events differ": 40, "#users": 0, "#users there": 0, "users differ": 80}
+_SIDES = {"#events": 0, "#events there": 0, "events differ": 40, "#users": 0, "#users there": 0, "users differ": 80}
 _OLD = {"metric": 9, "period": 20, "name": 80, "#old tool": 0, "#plan": 0, "because": 160}
 
 
@@ -51,13 +51,14 @@ def metric_sentences(metrics: Metrics) -> Iterator[str]:
             yield f"Not compared, because the plan has no such event: {', '.join(against.unknown_names[:5])}."
 
 
-def metric_tables(metrics: Metrics, *, every: bool) -> Iterator[Table]:
-    """The numbers side by side, all or those that differ; people who are split or merged; the old tool's numbers."""
+def metric_tables(metrics: Metrics, *, every: bool, why: bool = True) -> Iterator[Table]:
+    """The numbers side by side, all or those that differ, with `why` users do; people who are split or merged; the old
+    tool's numbers."""
     for metric, title in METRICS.items():
         shown = [row for row in metrics.rows if row.metric == metric and (every or row.differs)]
-        yield Table({title: 80} | SIDES, [
-            (_name(row), row.events, row.events_found, change(row.events, row.events_found),
-             *("" if users is None else users for users in (row.users, row.users_found)), _people(row))
+        yield Table({title: 80} | _SIDES, [
+            (_name(row), row.events, row.events_found, _change(row.events, row.events_found),
+             *("" if users is None else users for users in (row.users, row.users_found)), _people(row, why))
             for row in shown
         ])  # fmt: skip
     yield Table({"person": 9, "ids": 200}, [(kind, ", ".join(ids)) for kind, ids in metrics.people])
@@ -76,20 +77,20 @@ def _name(row: Metric) -> str:
     return row.name[:7] if row.metric == "month" else printable(row.name, 80) or "none"
 
 
-def change(planned: int, found: int) -> str:
+def _change(planned: int, found: int) -> str:
     """How much more or less is there, and its share."""
     share = f" ({(found - planned) / planned:+.1%})" if planned else ""
     return f"{found - planned:+,}{share}" if found != planned else ""
 
 
-def _people(row: Metric) -> str:
+def _people(row: Metric, why: bool) -> str:
     """How users differ, and why."""
     if row.users is None or row.users_found is None:
         return ""
     rest = row.users_found - row.users - row.split + row.merged
     events = "missing" if rest < 0 else "other"
     parts = {"by splits": row.split, "by merges": -row.merged, f"by {events} events": rest}
-    return ": ".join(filter(None, (change(row.users, row.users_found), _parts(parts))))
+    return ": ".join(filter(None, (_change(row.users, row.users_found), _parts(parts) if why else "")))
 
 
 def _parts(parts: dict[str, int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pipeline.report.metrics_words import METRICS, SIDES, Table, change
+from pipeline.report.metrics_words import Table, metric_tables
 from pipeline.text import pluralize, printable
 from pipeline.verify.source_findings import SourceCheck
 
@@ -27,12 +27,14 @@ def source_sentences(found: SourceCheck) -> Iterator[str]:
     if found.others:
         yield f"{pluralize(found.others, 'event')} of the target without marks of the plans, so of other senders."
     persons = found.persons
-    wrong = {
-        "split": persons.split, "merged": persons.merged, "ids missing": persons.missing, "ids extra": persons.extra
-    }  # fmt: skip
+    whole, ids = (
+        _listed({kind: persons.wrong.get(kind, 0) for kind in kinds})
+        for kinds in (("split", "merged"), ("missing", "extra"))
+    )
+    wrong = "; ".join(filter(None, (whole, ids and f"ids: {ids}")))
     yield (
         f"Persons: {persons.persons:,} with {pluralize(persons.ids, 'id')} at the source, {persons.persons_found:,}"
-        f" with {persons.ids_found:,} at the target; {_listed(wrong) or 'the same ids are one person'}"
+        f" with {persons.ids_found:,} at the target; {wrong or 'the same ids are one person'}"
         + (f". Explained by the plans: {_listed(persons.because)}." if persons.because else ".")
     )
     for one in found.groups:
@@ -41,27 +43,23 @@ def source_sentences(found: SourceCheck) -> Iterator[str]:
             state += ", left out by --group-types"
         elif one.number != one.number_found:
             state += f"; its number is {one.number} at the source and {one.number_found} at the target"
-        yield f"Groups of the type {printable(one.type, 80)}: {one.groups:,} and {one.found:,}; {state}."
+        yield f"Groups of the type {printable(one.type, 80)}: {one.groups:,}; {state}."
     compared = sum(found.metrics.compared.values())
     yield f"Numbers of charts: {found.metrics.differing:,} of {compared:,} differ by more than what is left out."
 
 
 def source_tables(found: SourceCheck) -> Iterator[Table]:
-    """Names and days, events, ids and groups that differ, and the numbers of charts."""
-    columns = {"event": 80, "UTC day": 10, "#source": 0, "#target": 0, "#explained": 0}
-    yield Table(columns, [(one.event, one.day, one.events, one.found, one.explained) for one in found.rows])
-    events = [(one.kind.replace("_", " "), one.uuid, one.event, one.day, one.code) for one in found.differences]
-    yield Table({"difference": 10, "uuid": 36, "event": 80, "UTC day": 10, "code": 40}, events)
+    """Ids and groups that differ, names and days, events, and the numbers of charts."""
     yield Table({"person": 9, "ids": 200}, [(kind, ", ".join(ids)) for kind, ids in found.persons.examples])
     yield Table(
         {"group type": 80, "missing": 200}, [(one.type, ", ".join(one.keys)) for one in found.groups if one.keys]
     )
-    rows = [row for row in found.metrics.rows if row.differs] if found.metrics.differing else []
-    yield Table({"chart": 40, "name": 80} | SIDES, [
-        (METRICS[row.metric], row.name or "none", row.events, row.events_found, change(row.events, row.events_found),
-         row.users or 0, row.users_found or 0, change(row.users or 0, row.users_found or 0))
-        for row in rows
-    ])  # fmt: skip
+    columns = {"event": 80, "UTC day": 10, "#source": 0, "#target": 0, "#explained": 0}
+    yield Table(columns, [(one.event, one.day, one.events, one.found, one.explained) for one in found.rows])
+    events = [(one.kind.replace("_", " "), one.uuid, one.event, one.day, one.code) for one in found.differences]
+    yield Table({"difference": 10, "uuid": 36, "event": 80, "UTC day": 10, "code": 40}, events)
+    if found.metrics.differing:
+        yield from metric_tables(found.metrics, every=False, why=False)
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -263,6 +263,8 @@ def _step(
     if state == "differs":
         file = printable(file_here(directory, "differences.jsonl"), 1_000)
         return NextStep(f"Read each difference with its row in {file}. To compare once more, as deep:{asks}", verify)
+    if state == "verified" and last is not None and last.more_differs:
+        return NextStep("Every planned event was found once at the target, but other numbers differ: read them.", "")
     if state == "verified":
         return NextStep(
             "Every planned event was found once at the target. Keep a receipt, which others can check:",

@@ -60,7 +60,7 @@ def verify(
     earlier, warn = results_of(directory, plan, NO_RESULTS).verification, hooks.warn
     outcome, project = None, None
     asks_people = options.continuity or options.cut_over is not None
-    plans = _plans_of_move(plan, directory, to, options) if options.source else []
+    plans = _plans_of_move(plan, directory, to, options)
     faults: Sequence[str] = ()
     if files_of(to) is not None:
         if asks_people:
@@ -103,21 +103,28 @@ def verify(
 
 
 def _plans_of_move(plan: Plan, directory: Directory, to: str, options: VerifyOptions) -> list[tuple[Plan, Directory]]:
-    """The earlier plans of a move, and the plan itself at last. Raises UsageError, also if there is no key."""
+    """With --source, the earlier plans of a move, and the plan itself at last. Raises UsageError, also if there is no
+    key."""
+    if options.source is None:
+        if options.source_project or options.earlier:
+            name = "--source-project" if options.source_project else "--earlier"
+            raise UsageError(f"{name} without --source has no effect", hint="add --source us|eu|URL")
+        return []
     from pipeline.fetch.tool import tools
     from pipeline.plan.earlier import plans_beside
     from pipeline.plan.sealed.freshness import open_plan
     from pipeline.verify.source import check_moved
     from pipeline.verify.steps import check_comparable
 
-    if files_of(to) is not None:
-        raise UsageError("--source: files have no persons", hint="compare with the project: --to us|eu|URL")
-    if options.source_project is None and not is_loopback(address_of(options.source or "")):
+    if files_of(to) is not None or files_of(options.source) is not None:
+        raise UsageError("--source: files have no persons", hint="give --source and --to us, eu or a URL")
+    if options.source_project is None and not is_loopback(address_of(options.source)):
         raise UsageError("--source needs the id of its project", hint="add --source-project ID; its URL shows it")
     tools()["posthog"].secrets()
     beside = [str(one.path) for one in plans_beside(directory, plan.target)]
     earlier = beside if options.earlier is None else [str(path) for path in options.earlier]
-    plans = [*(open_plan(one, discarded=True) for one in earlier), (plan, directory)]
+    opened = [*(open_plan(one, discarded=True) for one in earlier), (plan, directory)]
+    plans = list({one.digest: (one, place) for one, place in opened}.values())
     for one, place in plans:
         check_moved(one, place)
         check_comparable(one, place, to)

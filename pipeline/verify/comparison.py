@@ -27,11 +27,11 @@ MISSING, DIFFERENT, DUPLICATED, EXTRA = "missing", "different", "duplicated", "e
 WORST = (MISSING, DIFFERENT, DUPLICATED, EXTRA)
 """A cell that is wrong in several ways counts as the first of these."""
 SHOWN = 20
-"""At most this many cells of other senders' events are listed; all are counted."""
+"""At most this many cells, events, persons and groups that differ are listed; all are counted."""
 _LATE, _SUSPECT = "late", "suspect"
-_SAME = "hi, lo, name, person, time"
+SAME = "hi, lo, name, person, time"
 """Two events are the same if these are equal."""
-_DAY = "CAST(CAST(make_timestamp(time) AS DATE) AS VARCHAR) AS day"
+DAY = "CAST(CAST(make_timestamp(time) AS DATE) AS VARCHAR) AS day"
 
 
 class Missing(NamedTuple):
@@ -64,7 +64,7 @@ class Comparison:
         self._database = database
         self.counts = dict.fromkeys(FoundCounts.__struct_fields__, 0)
         database.run("CREATE TABLE replayed (hi UBIGINT, lo UBIGINT)")
-        database.run(f"CREATE VIEW planned AS SELECT *, {_DAY} FROM {parquet(expected)}")
+        database.run(f"CREATE VIEW planned AS SELECT *, {DAY} FROM {parquet(expected)}")
 
     def differing_days(self, counts: Mapping[tuple[str, str], int]) -> set[str]:
         """The UTC days whose counts differ from what was sent."""
@@ -79,7 +79,7 @@ class Comparison:
     def compare(self, landed: str, *, alone: bool, among_others: bool, days: Collection[str] | None) -> None:
         """Fill the tables. `landed` are the rows that landed, `days` the days that were read; None: all days."""
         run, number, counts = self._database.run, self._database.number, self.counts
-        run(f"CREATE VIEW landed AS SELECT *, {_DAY} FROM {landed}")
+        run(f"CREATE VIEW landed AS SELECT *, {DAY} FROM {landed}")
         run("CREATE TABLE read_days (day VARCHAR)")
         self._database.insert("read_days", zip(sorted(days or ()), strict=True))
         condition = "" if days is None else " WHERE day IN (FROM read_days)"
@@ -90,15 +90,15 @@ class Comparison:
             )
             counts["found"] = counts["expected"]
         ours = " SEMI JOIN want USING (hi, lo)" if among_others else ""
-        run(f"CREATE TABLE have AS SELECT {_SAME}, any_value(day) AS day, count(*) AS copies FROM landed{ours}"
-            f" GROUP BY {_SAME}")  # fmt: skip
-        run(f"CREATE TABLE odd AS SELECT * FROM want ANTI JOIN have USING ({_SAME})")
+        run(f"CREATE TABLE have AS SELECT {SAME}, any_value(day) AS day, count(*) AS copies FROM landed{ours}"
+            f" GROUP BY {SAME}")  # fmt: skip
+        run(f"CREATE TABLE odd AS SELECT * FROM want ANTI JOIN have USING ({SAME})")
         run(
             "CREATE TABLE strange_uuids AS SELECT want.hi, want.lo, bool_or(odd.place IS NULL) AS right_too,"
             " bool_or(odd.state = 'settled') AS missed,"
             " min({'phase': want.phase, 'number': want.number, 'place': want.place, 'name': want.name,"
             " 'person': want.person, 'time': want.time}) AS planned"
-            f" FROM want SEMI JOIN (SELECT hi, lo FROM have ANTI JOIN want USING ({_SAME})) USING (hi, lo)"
+            f" FROM want SEMI JOIN (SELECT hi, lo FROM have ANTI JOIN want USING ({SAME})) USING (hi, lo)"
             " LEFT JOIN odd USING (phase, number, place) GROUP BY want.hi, want.lo"
         )
         run(
@@ -108,7 +108,7 @@ class Comparison:
             f" WHEN right_too OR nth > 1 THEN '{DUPLICATED}'"
             f" WHEN missed THEN 'paired' ELSE '{DIFFERENT}' END AS kind FROM"
             f" (SELECT *, row_number() OVER (PARTITION BY hi, lo ORDER BY name, person, time) AS nth"
-            f" FROM have ANTI JOIN want USING ({_SAME})) LEFT JOIN strange_uuids USING (hi, lo)"
+            f" FROM have ANTI JOIN want USING ({SAME})) LEFT JOIN strange_uuids USING (hi, lo)"
         )
         run(
             "CREATE TABLE missed AS SELECT odd.*, row_number() OVER (ORDER BY phase, number, place) AS nth,"

@@ -47,6 +47,8 @@ LANDED = pa.schema([
     ("digest", pa.uint64()),
 ])  # fmt: skip
 """What is known of an event, in the plan or at the target."""
+IDS = pa.schema([("person", pa.string()), ("id", pa.uint64()), ("distinct_id", pa.string())])
+"""An id and its person's uuid; `id` is its `hash_id`."""
 _SCHEMA = pa.schema([("phase", pa.string()), ("number", pa.int64()), ("place", pa.int64()), *LANDED])
 _AT_ONCE = 16 << 20
 """At most this many bytes of events are decoded for one page."""
@@ -178,11 +180,25 @@ def event_columns(
     """The columns of LANDED."""
     return [
         *halves(uuids),
-        texts([name if name.isascii() else name.encode("utf-8", "replace").decode() for name in names]),
-        numbers(np.fromiter(map(hash_id, ids), np.uint64, len(ids)), pa.uint64()),
+        texts([*map(encodable, names)]),
+        _hashes(ids),
         numbers(np.fromiter(map(instant, times), np.int64, len(times)), pa.int64()),
         numbers(np.array(values, np.uint64), pa.uint64()),
     ]
+
+
+def id_columns(persons: Sequence[str], ids: Sequence[str]) -> list[pa.Array]:
+    """The columns of IDS."""
+    return [texts(persons), _hashes(ids), texts([*map(encodable, ids)])]
+
+
+def encodable(text: str) -> str:
+    """A text of the service without half characters (lone surrogates), which no table takes."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _hashes(ids: Sequence[str]) -> pa.Array:
+    return numbers(np.fromiter(map(hash_id, ids), np.uint64, len(ids)), pa.uint64())
 
 
 def halves(uuids: Sequence[str]) -> tuple[pa.Array, pa.Array]:

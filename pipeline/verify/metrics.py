@@ -23,6 +23,7 @@ from pipeline.models import Step
 from pipeline.plan.requests.store import RequestReader, read_requests
 from pipeline.plan.sealed.directory import EVENTS, Directory, LinesWriter
 from pipeline.plan.settled_facts import settled_lines
+from pipeline.verify.expected import encodable
 from pipeline.verify.landed import PAGE, quoted
 from pipeline.verify.number_findings import Metric, Metrics
 from pipeline.verify.provenance import having
@@ -195,8 +196,8 @@ def _people(
     if len(persons) > MOST_IDS:
         unknown = f"which persons are split or merged at the target, since there are more than {MOST_IDS:,} ids"
         return parts, Metrics(unknown=unknown)
-    database.run("CREATE TABLE theirs (id UBIGINT, theirs UBIGINT)")
-    database.insert("theirs", ((hash_id(str(id)), hash_id(str(person))) for id, person in persons))
+    database.run("CREATE TABLE theirs (id UBIGINT, theirs UBIGINT, distinct_id VARCHAR)")
+    database.insert("theirs", ((hash_id(str(id)), hash_id(str(person)), encodable(str(id))) for id, person in persons))
     database.run("CREATE TABLE edges AS SELECT * FROM measured JOIN theirs USING (id)")
     for metric, (by, _) in CHARTS.items():
         pairs = f"SELECT DISTINCT {by} AS name, person, theirs FROM edges"
@@ -206,19 +207,29 @@ def _people(
         )
         for name, edges, ours, theirs in database.rows(query):
             parts[metric, name] = edges - ours, edges - theirs
-    counts: dict[str, int] = {}
-    people: list[tuple[str, list[str]]] = []
-    for kind, one, other in (("split", "person", "theirs"), ("merged", "theirs", "person")):
-        several = f"SELECT {one} FROM edges GROUP BY {one} HAVING count(DISTINCT {other}) > 1"
-        counts[kind] = database.number(f"SELECT count(*) FROM ({several})")
-        ids = (
-            f"SELECT {one}, list(DISTINCT distinct_id ORDER BY distinct_id)[:5] AS ids FROM edges JOIN (SELECT DISTINCT"
-            f" person AS id, distinct_id FROM facts WHERE person IN (SELECT id FROM edges SEMI JOIN ({several})"
-            f" USING ({one}))) USING (id) SEMI JOIN ({several}) USING ({one}) GROUP BY {one} ORDER BY ids"
-            f" LIMIT {MOST_PEOPLE}"
-        )
-        people += [(kind, list(some)) for _, some in database.rows(ids)]
-    return parts, Metrics(people=people, split=counts["split"], merged=counts["merged"])
+    database.run(f"CREATE TABLE odd_people AS {several('split')} UNION ALL {several('merged')}")
+    counts = Counter(dict(database.rows("SELECT kind, count(*) FROM odd_people GROUP BY kind")))
+    return parts, Metrics(people=shown_people(database), split=counts["split"], merged=counts["merged"])
+
+
+def several(kind: str, code: str = "NULL") -> str:
+    """A query for the persons who are `split` or `merged`, with an expression for a `code` and five of their ids. The
+    table `edges` has the persons of an id on both sides, `person` and `theirs`."""
+    one, other = ("person", "theirs") if kind == "split" else ("theirs", "person")
+    return (
+        f"SELECT '{kind}' AS kind, {code} AS code, list(DISTINCT distinct_id ORDER BY distinct_id)[:5] AS ids"
+        f" FROM edges WHERE person IS NOT NULL AND theirs IS NOT NULL GROUP BY {one}"
+        f" HAVING min({other}) != max({other})"
+    )
+
+
+def shown_people(database: Database) -> list[tuple[str, list[str]]]:
+    """Some ids of each kind of the table `odd_people`, of persons without a code."""
+    rows = database.rows(
+        "SELECT kind, ids FROM odd_people WHERE code IS NULL"
+        f" QUALIFY row_number() OVER (PARTITION BY kind ORDER BY ids) <= {MOST_PEOPLE} ORDER BY kind DESC, ids"
+    )
+    return [(kind, list(ids)) for kind, ids in rows]
 
 
 def shown_rows(rows: Iterable[Metric]) -> list[Metric]:

@@ -12,7 +12,7 @@ known           the events of the plans; `code` is null for one that was planned
 left_out        uuids (hi, lo) and ids (`hash_id`) of rejected rows, refused events and pairs that are not merged
 differences     events that only one side has, by `kind`: missing, different, extra, `left_out` with its code, `paired`
                 with a different one, and `other` if the target's events have no marks
-ids_there, ids_here   the ids of persons
+edges           ids with their persons at the source and at the target (`theirs`)
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ from pipeline.plan.sealed.discarded import refuse_discarded
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.timestamps import BadTime, format_utc, read_iso
 from pipeline.uuids import uuid_text
-from pipeline.verify.expected import LANDED, event_columns
+from pipeline.verify.comparison import DAY, SAME, SHOWN
+from pipeline.verify.expected import IDS, LANDED, encodable, id_columns
 from pipeline.verify.landed import PAGE, quoted
-from pipeline.verify.metrics import CHARTS, UPDATES, chart_numbers, paged, shown_rows
+from pipeline.verify.metrics import CHARTS, UPDATES, chart_numbers, paged, several, shown_people, shown_rows
 from pipeline.verify.number_findings import Metric, Metrics
 from pipeline.verify.provenance import having, provenance_of
 from pipeline.verify.reconcile import count_landed, store_landed
@@ -53,13 +54,7 @@ if TYPE_CHECKING:
     from pipeline.management import ManagementClient
 
 Plans = Sequence[tuple[Plan, Directory]]
-SHOWN = 20
-"""Cells, events, persons and groups of a result that differ; the file has all events."""
-_SAME = "hi, lo, name, person, time"
 _UPDATES = f"event in ({quoted([*UPDATES, '$merge_dangerously'])})"
-_DAY = "CAST(CAST(make_timestamp(time) AS DATE) AS VARCHAR)"
-_NOT_MERGED = ("refused", "conflict")
-"""Decisions about pairs of ids."""
 
 
 class _Row(msgspec.Struct):
@@ -67,13 +62,6 @@ class _Row(msgspec.Struct):
     distinct_id: str = ""
     event: str = ""
     created_at: Any = ""
-
-    @property
-    def received(self) -> int:
-        """When an event was ingested, in µs UTC; 0 if it is not known."""
-        with suppress(BadTime):
-            return read_iso(str(self.created_at), space=True).us if self.event else 0
-        return 0
 
 
 class _Side(NamedTuple):
@@ -102,19 +90,20 @@ def compare_source(source: ManagementClient, target: ManagementClient, plans: Pl
     """
     last = plans[-1][1]
     sides = [(client.base_url, client.project_id) for client in (source, target)]
+    if sides[0] == sides[1]:
+        raise UsageError("--source and --to are the same project", hint="give --source the project that was exported")
     states = [(plan.digest, state_digest(one.ledger)) for plan, one in plans]
     with (
         Session(last, sides, states, within=last.source_verification) as session,
         Database(session.path, memory=MEMORY, threads=2) as database,
     ):
         until = _add_known(database, plans)
-        before = f"created_at <= toDateTime64('{until[:-1].replace('T', ' ')}', 6, 'UTC')" if until else ""
+        before = f"created_at <= toDateTime64('{until[:-1].replace('T', ' ')}', 6, 'UTC')" if until else "true"
         marks = sorted({having(provenance_of(plan)) for plan, _ in plans})
-        own = "" if "" in marks else f"({' or '.join(marks)})"
-        there = _Side("source", source, _and(f"not {_UPDATES}", before))
-        here = _Side("target", target, _and(f"not {_UPDATES}", own))
-        later = f"not ({before})" if before else "false"
-        found = _compare_events(session, database, plans, (there, here), bool(own), progress)
+        marked = all(marks)
+        there = _Side("source", source, f"not {_UPDATES} and {before}")
+        here = _Side("target", target, f"not {_UPDATES} and ({' or '.join(marks) if marked else 'true'})")
+        found = _compare_events(session, database, plans, (there, here), marked, progress)
         with LinesWriter(last.source_differences) as writer:
             writer.write_all(_differing(database, ""))
             writer.close()
@@ -123,16 +112,12 @@ def compare_source(source: ManagementClient, target: ManagementClient, plans: Pl
             source=source.base_url,
             plans=[one.path.name for _, one in plans],
             until=until,
-            later=_count(source, _and(f"not {_UPDATES}", later)),
-            updates=_count(source, _and(_UPDATES, before)),
-            persons=_compare_persons(session, database, (there, here), later, progress),
+            later=_count(source, f"not {_UPDATES} and not {before}"),
+            updates=_count(source, f"{_UPDATES} and {before}"),
+            persons=_compare_persons(session, database, (there, here), f"not {before}", progress),
             groups=_compare_groups(database, plans, source, target),
             metrics=_compare_metrics(database, there, here, progress),
         )
-
-
-def _and(*conditions: str) -> str:
-    return " and ".join(filter(None, conditions))
 
 
 def _rows(client: ManagementClient, sql: str) -> list[list[str]]:
@@ -146,19 +131,17 @@ def _count(client: ManagementClient, where: str) -> int:
 def _add_known(database: Database, plans: Plans) -> str:
     """Add the tables of what the plans know. Returns when the last event that they read was ingested, "" if unknown."""
     views = []
-    database.run("CREATE TABLE left_out (hi UBIGINT, lo UBIGINT, id UBIGINT, code VARCHAR, received BIGINT)")
+    database.run("CREATE TABLE left_out (hi UBIGINT, lo UBIGINT, id UBIGINT, received BIGINT, code VARCHAR)")
     for number, (_, directory) in enumerate(plans):
         add_facts(database, directory, f"facts_{number}")
-        views.append(f"SELECT {_SAME}, CAST(code AS VARCHAR) AS code, received FROM facts_{number}")
-        refused = ((_Row(one.uuid), "refused_event") for one in read_refused_events(directory.ledger))
-        rejected = ((_row(one.record), one.code) for one in sealed_lines(directory.rejects, Reject))
-        database.insert("left_out", (
-            (*_halves(row.uuid), hash_id(row.distinct_id), code, row.received) for row, code in chain(refused, rejected)
-        ))  # fmt: skip
+        views.append(f"SELECT {SAME}, CAST(code AS VARCHAR) AS code, received FROM facts_{number}")
+        refused = ((*_halves(one.uuid), 0, 0, "refused_event") for one in read_refused_events(directory.ledger))
+        rejected = ((*_read(one.record), one.code) for one in sealed_lines(directory.rejects, Reject))
+        database.insert("left_out", chain(refused, rejected))
         if directory.pairs.exists():
             pairs = f"SELECT unnest([anonymous_id, user_id]), decision FROM {parquet(directory.pairs)}"
-            ids = database.tuples(f"{pairs} WHERE decision IN ({quoted(_NOT_MERGED)})")
-            database.insert("left_out", ((0, 0, hash_id(id), f"{decision}_merge", 0) for id, decision in ids))
+            ids = database.tuples(f"{pairs} WHERE decision IN ('refused', 'conflict')")
+            database.insert("left_out", ((0, 0, hash_id(id), 0, f"{decision}_merge") for id, decision in ids))
     database.run(f"CREATE VIEW known AS {' UNION ALL '.join(views)}")
     last = max(database.number(f"SELECT max(received) FROM {table}") for table in ("known", "left_out"))
     planned = "SELECT (hi, lo) FROM known WHERE code IS NULL"  # what one plan rejected, another may have sent
@@ -166,11 +149,14 @@ def _add_known(database: Database, plans: Plans) -> str:
     return format_utc(last) if last else ""
 
 
-def _row(record: str) -> _Row:
-    """The uuid and the id of a rejected row, as far as it has them."""
+def _read(record: str) -> tuple[int, int, int, int]:
+    """The uuid, the id and the time of ingestion (µs UTC) of a rejected row, as far as it has them."""
+    row, received = _Row(), 0
     with suppress(msgspec.MsgspecError):
-        return _read_row(record)
-    return _Row()
+        row = _read_row(record)
+    with suppress(BadTime):
+        received = read_iso(str(row.created_at), space=True).us if row.event else 0
+    return *_halves(row.uuid), hash_id(row.distinct_id), received
 
 
 def _halves(uuid: str) -> tuple[int, int]:
@@ -191,34 +177,36 @@ def _compare_events(
         pages = Pages(session, side.name, LANDED)
         cells.append(count_landed(session, side.client, side.where, f"{side.name}-counts"))
         store_landed(side.client, pages, cells[-1], side.where, progress, f"events of the {side.name}")
-        run(f"CREATE TABLE {table} AS SELECT DISTINCT {_SAME} FROM {pages.relation}")
+        run(f"CREATE TABLE {table} AS SELECT DISTINCT {SAME} FROM {pages.relation}")
     run("CREATE TABLE skips (name VARCHAR, code VARCHAR, most BIGINT)")
     by_uuid = {code for (code,) in database.rows("SELECT DISTINCT code FROM known")}
     for plan, _ in plans:
         events = plan.coverage.events if plan.coverage is not msgspec.UNSET else ()
         skipped = ((one.event, *pair) for one in events for pair in one.left_out.items())
         database.insert("skips", (skip for skip in skipped if skip[1] not in by_uuid.union(plan.rejects)))
-    run(f"CREATE TABLE gained AS SELECT * FROM here ANTI JOIN there USING ({_SAME})")
-    run(
-        f"CREATE TABLE lost AS SELECT {_SAME}, coalesce(known.code, left_out.code) AS code, gained.hi IS NOT NULL AS"
-        f" other, {_DAY} AS day FROM (FROM there ANTI JOIN here USING ({_SAME}))"
-        f" LEFT JOIN (SELECT {_SAME}, min(code) AS code FROM known WHERE code IS NOT NULL GROUP BY ALL) AS known"
-        f" USING ({_SAME}) LEFT JOIN (SELECT hi, lo, min(code) AS code FROM left_out GROUP BY ALL) AS left_out"
-        " USING (hi, lo) LEFT JOIN (SELECT DISTINCT hi, lo FROM gained) AS gained USING (hi, lo)"
+    one_side = (
+        f"SELECT {SAME}, {DAY}, lost IS NULL AS gained FROM (SELECT *, true AS lost FROM there) FULL JOIN"
+        f" (SELECT *, true AS found FROM here) USING ({SAME}) WHERE lost IS NULL OR found IS NULL"
     )
-    run(
-        f"CREATE TABLE differences AS SELECT {_SAME}, day, CASE WHEN lost.code IS NOT NULL THEN 'left_out' WHEN other"
-        " THEN 'different' WHEN nth <= most THEN 'left_out' ELSE 'missing' END AS kind, coalesce(lost.code, CASE WHEN"
-        " NOT other AND nth <= most THEN skips.code END, '') AS code FROM (SELECT *, row_number() OVER (PARTITION BY"
-        " name, code IS NULL, other ORDER BY hi, lo) AS nth FROM lost) AS lost LEFT JOIN (SELECT name, min(code) AS"
-        " code, sum(most) AS most FROM skips GROUP BY name) AS skips USING (name)"
+    coded = (
+        f"SELECT one.*, coalesce(known.code, left_out.code) AS code FROM ({one_side}) AS one"
+        f" LEFT JOIN (SELECT {SAME}, min(code) AS code FROM known GROUP BY ALL) AS known USING ({SAME})"
+        " LEFT JOIN (SELECT hi, lo, min(code) AS code FROM left_out GROUP BY ALL) AS left_out USING (hi, lo)"
     )
-    run(
-        f"INSERT INTO differences SELECT {_SAME}, {_DAY}, CASE WHEN (hi,"
-        " lo) IN (SELECT (hi, lo) FROM differences WHERE kind = 'different') THEN 'paired'"
-        f" WHEN {marked} OR (hi, lo) IN (SELECT (hi, lo) FROM known WHERE code IS NULL) THEN 'extra' ELSE 'other' END,"
-        " '' FROM gained"
+    paired = (
+        "SELECT *, bool_or(gained) OVER same_uuid AS other, bool_or(NOT gained AND code IS NULL) OVER same_uuid"
+        f" AS changed FROM ({coded}) WINDOW same_uuid AS (PARTITION BY hi, lo)"
     )
+    numbered = "row_number() OVER (PARTITION BY name, gained, other, code IS NULL ORDER BY hi, lo) <= most"
+    kinds_of = (
+        "SELECT *, CASE WHEN gained AND changed THEN 'paired'"
+        f" WHEN gained AND ({marked} OR (hi, lo) IN (SELECT (hi, lo) FROM known WHERE code IS NULL)) THEN 'extra'"
+        " WHEN gained THEN 'other' WHEN code IS NOT NULL THEN 'left_out' WHEN other THEN 'different'"
+        f" WHEN {numbered} THEN 'left_out' ELSE 'missing' END AS kind FROM ({paired})"
+        " LEFT JOIN (SELECT name, min(code) AS skip, sum(most) AS most FROM skips GROUP BY name) USING (name)"
+    )
+    code = "CASE kind WHEN 'left_out' THEN coalesce(code, skip) ELSE '' END AS code"
+    run(f"CREATE TABLE differences AS SELECT hi, lo, name, day, kind, {code} FROM ({kinds_of})")
     rows_of = "FROM differences WHERE kind {} 'left_out' GROUP BY ALL ORDER BY ALL"
     kinds = Counter(dict(database.rows(f"SELECT kind, count(*) {rows_of.format('!=')}")))
     because = dict(database.rows(f"SELECT code, count(*) {rows_of.format('=')}"))
@@ -260,59 +248,39 @@ def _compare_persons(
     """Whether the same ids are one person on both sides. An id of the target that no event of the plans has is that of
     a live person."""
     for name, side in zip(("ids_there", "ids_here"), sides, strict=True):
-        pages = Pages(session, name, LANDED)
+        pages = Pages(session, name, IDS)
         while pages.cursor != END:
             rows, more = ids_after(partial(_rows, side.client), pages.cursor or "", PAGE)
-            uuids, ids = zip(*rows, strict=True) if rows else ((), ())
-            columns = event_columns(uuids, ids, ids, ["1970-01-01T00:00:00Z"] * len(ids), [0] * len(ids))
-            pages.add(columns, uuids[-1] if more else END)
+            persons, ids = zip(*rows, strict=True) if rows else ((), ())
+            pages.add(id_columns(persons, ids), persons[-1] if more else END)
             progress(f"ids of the {side.name}", pages.rows, 0)
-        columns_of = "hash(hi, lo) AS person, person AS id, name AS distinct_id"
-        database.run(f"CREATE VIEW {name} AS SELECT {columns_of} FROM {pages.relation}")
-    database.run("CREATE TABLE late (hi UBIGINT, lo UBIGINT)")
+        database.run(f"CREATE VIEW {name} AS FROM {pages.relation}")
+    database.run("CREATE TABLE late (person VARCHAR)")
     query = f"select distinct person_id from events where {later} order by person_id"
-    database.insert("late", (_halves(str(person)) for (person,) in paged(sides[0].client, query)))
+    database.insert("late", ((str(person),) for (person,) in paged(sides[0].client, query)))
     database.run(
-        "CREATE TABLE excused AS SELECT person, min(code) AS code FROM (SELECT hash(hi, lo) AS person, 'later' AS code"
-        " FROM late UNION ALL SELECT person, code FROM ids_there JOIN left_out USING (id) WHERE code LIKE '%_merge')"
+        "CREATE TABLE excused AS SELECT person, min(code) AS code FROM (SELECT person, 'later' AS code FROM late"
+        " UNION ALL SELECT person, code FROM ids_there JOIN left_out USING (id) WHERE code LIKE '%_merge')"
         " GROUP BY person"
     )
     database.run(
-        "CREATE VIEW edges AS SELECT * FROM ids_there JOIN (SELECT id, person AS theirs FROM ids_here) USING (id)"
+        "CREATE TABLE edges AS SELECT id, there.person, here.person AS theirs, coalesce(there.distinct_id,"
+        " here.distinct_id) AS distinct_id, planned, excused.code AS excuse, codes.code FROM ids_there AS there"
+        " FULL JOIN ids_here AS here USING (id) LEFT JOIN excused ON excused.person = there.person"
+        " LEFT JOIN (SELECT DISTINCT person AS id, true AS planned FROM known WHERE code IS NULL) USING (id)"
+        " LEFT JOIN (SELECT id, min(code) AS code FROM left_out GROUP BY id) AS codes USING (id)"
     )
-    split_persons = "SELECT person FROM edges GROUP BY person HAVING min(theirs) != max(theirs)"
-    merged_persons = "SELECT theirs FROM edges GROUP BY theirs HAVING min(person) != max(person)"
-    planned = "(SELECT DISTINCT person AS id, true AS planned FROM known WHERE code IS NULL)"
-    some = "list(DISTINCT distinct_id ORDER BY distinct_id)[:5] AS ids FROM edges SEMI JOIN"
     database.run(
-        f"CREATE TABLE odd_people AS SELECT 'split' AS kind, any_value(code) AS code, {some} ({split_persons})"
-        " USING (person) LEFT JOIN excused USING (person) GROUP BY person"
-        f" UNION ALL SELECT 'merged', NULL, {some} ({merged_persons}) USING (theirs) GROUP BY theirs"
-        " UNION ALL SELECT 'extra', NULL, [distinct_id] FROM ids_here ANTI JOIN ids_there USING (id)"
-        f" SEMI JOIN {planned} USING (id)"
-        " UNION ALL SELECT 'missing', coalesce(excused.code, CASE WHEN planned IS NULL THEN codes.code END),"
-        f" [distinct_id] FROM ids_there ANTI JOIN ids_here USING (id) LEFT JOIN {planned} USING (id)"
-        " LEFT JOIN excused USING (person) LEFT JOIN (SELECT id, min(code) AS code FROM left_out GROUP BY id) AS codes"
-        " USING (id)"
+        f"CREATE TABLE odd_people AS {several('split', 'any_value(excuse)')} UNION ALL {several('merged')}"
+        " UNION ALL SELECT 'extra', NULL, [distinct_id] FROM edges WHERE person IS NULL AND planned"
+        " UNION ALL SELECT 'missing', coalesce(excuse, CASE WHEN planned IS NULL THEN code END), [distinct_id]"
+        " FROM edges WHERE theirs IS NULL"
     )
-    counts: Counter[str] = Counter()
-    because: Counter[str] = Counter()
-    for kind, code, count in database.rows("SELECT kind, code, count(*) FROM odd_people GROUP BY ALL ORDER BY ALL"):
-        (because if code else counts)[code or kind] += count
-    examples = database.rows(
-        "SELECT kind, ids FROM odd_people WHERE code IS NULL"
-        f" QUALIFY row_number() OVER (PARTITION BY kind ORDER BY ids) <= {SHOWN} ORDER BY kind, ids"
-    )
-    persons, persons_found, all_ids, ids_found = (
-        database.number(f"SELECT count(DISTINCT {column}) FROM {table}")
-        for column in ("person", "id")
-        for table in ("ids_there", "ids_here")
-    )
-    split, merged, missing, extra = (counts[kind] for kind in ("split", "merged", "missing", "extra"))
-    shown = [(kind, list(ids)) for kind, ids in examples]
-    return SourcePersons(
-        persons, persons_found, all_ids, ids_found, split, merged, missing, extra, dict(because), shown
-    )
+    count = "SELECT coalesce(code, kind), count(*) FROM odd_people WHERE code IS {} NULL GROUP BY ALL ORDER BY ALL"
+    total = "SELECT count(DISTINCT person), count(DISTINCT theirs), count(person), count(theirs) FROM edges"
+    [(persons, persons_found, ids, ids_found)] = database.rows(total)
+    wrong, because = (dict(database.rows(count.format(word))) for word in ("", "NOT"))
+    return SourcePersons(persons, persons_found, ids, ids_found, wrong, because, shown_people(database))
 
 
 def _compare_groups(
@@ -321,22 +289,20 @@ def _compare_groups(
     """The groups of each type of the source, by their keys."""
     types = [client.projects.group_types() for client in (source, target)]
     for table, client, known in zip(("groups_there", "groups_here"), (source, target), types, strict=True):
-        database.run(f"CREATE TABLE {table} (number BIGINT, id UBIGINT, key VARCHAR)")
+        database.run(f"CREATE TABLE {table} (type VARCHAR, key VARCHAR)")
         rows = paged(client, "select index, key from groups order by index, key") if known else ()
-        database.insert(table, ((int(index), hash_id(str(key)), str(key)) for index, key in rows))
+        names = {number: name for name, number in known.items()}
+        database.insert(table, ((names.get(int(index), ""), encodable(str(key))) for index, key in rows))
+    found = database.rows(
+        f"SELECT type, count(*), count(*) FILTER (lost), min(key, {SHOWN}) FILTER (lost) FROM (SELECT type, key,"
+        " groups_here.key IS NULL AS lost FROM groups_there LEFT JOIN groups_here USING (type, key)) GROUP BY type"
+    )
+    groups = {type_: (count, lost, keys or []) for type_, count, lost, keys in found}
     chosen = {type_ for plan, _ in plans for type_ in plan.options.group_types}
-    found = []
-    for name, own in types[0].items():
-        other = types[1].get(name, -1)
-        here = f"(FROM groups_here WHERE number = {other})"
-        lost = f"FROM (FROM groups_there WHERE number = {own}) ANTI JOIN {here} USING (id)"
-        keys = [key for (key,) in database.rows(f"SELECT key {lost} ORDER BY key LIMIT {SHOWN}")]
-        count = f"SELECT count(*) FROM groups_there WHERE number = {own}"
-        queries = (count, f"SELECT count(*) FROM {here}", f"SELECT count(*) {lost}")
-        groups, there, missing = map(database.number, queries)
-        left_out = bool(chosen) and name not in chosen
-        found.append(SourceGroups(name, own, other, groups, there, missing, left_out, keys))
-    return found
+    return [
+        SourceGroups(name, own, types[1].get(name, -1), bool(chosen) and name not in chosen, *groups.get(name, ()))
+        for name, own in types[0].items()
+    ]
 
 
 def _compare_metrics(database: Database, there: _Side, here: _Side, progress: Step) -> Metrics:

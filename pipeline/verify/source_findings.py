@@ -36,8 +36,8 @@ class SourceEvent(msgspec.Struct, frozen=True):
 class SourcePersons(msgspec.Struct, frozen=True):
     """The persons of both sides and their `ids`; those of the target, `persons_found` and `ids_found`, with live ones.
 
-    `split` counts persons of the source who are several at the target, `merged` those there who are several at the
-    source. `missing` ids have a person only at the source; `extra` ids, which events of the plans have, only at the
+    `wrong` counts by kind: `split` persons of the source are several at the target, `merged` ones there several at the
+    source; `missing` ids have a person only at the source, and `extra` ids, which events of the plans have, only at the
     target. `because` counts split persons and missing ids that are explained: by the code of rejected rows, by
     `refused_merge` and `conflict_merge` of a plan, and as `later` if the person has events that no plan read.
     `examples` are ids by kind.
@@ -47,29 +47,22 @@ class SourcePersons(msgspec.Struct, frozen=True):
     persons_found: int = 0
     ids: int = 0
     ids_found: int = 0
-    split: int = 0
-    merged: int = 0
-    missing: int = 0
-    extra: int = 0
+    wrong: dict[str, int] = {}
     because: dict[str, int] = {}
     examples: list[tuple[str, list[str]]] = []
 
-    @property
-    def differs(self) -> bool:
-        return bool(self.split or self.merged or self.missing or self.extra)
-
 
 class SourceGroups(msgspec.Struct, frozen=True):
-    """The groups of a type of the source: its number there and at the target (-1: it does not exist), how many there
-    are, and how many keys are `missing`. `left_out`: the plans do not have it among their --group-types."""
+    """A type of groups of the source: its number there and at the target (-1: it does not exist), how many `groups` it
+    has, how many are `missing`, and some of their `keys`. `left_out`: the plans do not have it among their
+    --group-types."""
 
     type: str
     number: int
     number_found: int
-    groups: int
-    found: int
-    missing: int
-    left_out: bool = False
+    left_out: bool
+    groups: int = 0
+    missing: int = 0
     keys: list[str] = []
 
 
@@ -108,4 +101,4 @@ class SourceCheck(msgspec.Struct, frozen=True, kw_only=True):
         """Whether anything differs that no plan explains."""
         events = self.missing or self.different or self.extra or self.cells_differing
         groups = any(one.missing and not one.left_out for one in self.groups)
-        return bool(events or groups or self.persons.differs or self.metrics.differing)
+        return bool(events or groups or self.persons.wrong or self.metrics.differing)

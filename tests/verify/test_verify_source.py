@@ -190,10 +190,10 @@ def test_planted_differences_are_found_with_their_numbers(move: Move) -> None:
     }  # fmt: skip
     assert SourceCell("Seen", "2023-01-01", 9, 8, 0) in found.rows
     assert found.persons.examples == [
-        ("extra", [ODD]), ("merged", ["device-0", "device-9", "user-0", "user-9"]), ("missing", ["crm-3"]),
-        ("split", ["crm-1", "device-1", "user-1"]),
+        ("split", ["crm-1", "device-1", "user-1"]), ("missing", ["crm-3"]),
+        ("merged", ["device-0", "device-9", "user-0", "user-9"]), ("extra", [ODD]),
     ]  # fmt: skip
-    assert (found.persons.split, found.persons.merged, found.persons.missing, found.persons.extra) == (1, 1, 1, 1)
+    assert found.persons.wrong == {"extra": 1, "merged": 1, "missing": 1, "split": 1}
     assert {one.type: one.keys for one in found.groups} == {"team": [], "company": ["acme"]}
     for part in ("missing", "different", "extra", "persons", "groups", "metrics", "cells_differing"):
         assert msgspec.structs.replace(equal, **{part: getattr(found, part)}).differs, part
@@ -243,8 +243,12 @@ def test_the_command_names_both_sides_and_ends_with_7_for_a_difference(move: Mov
         True,
     )
     last.change("delete from people_ids where distinct_id = 'crm-3'")
+    done = in_process(*words, "--quiet", env=keys)
+    assert (done.returncode, "ids: 1 missing." in done.stdout) == (7, True)
+    assert "other numbers differ" in done.stdout
+    assert "receipt" not in done.stdout
     done = in_process(*words, "--json", env=keys)
-    assert (done.returncode, json.loads(done.stdout)["source"]["persons"]["missing"]) == (7, 1)
+    assert (done.returncode, json.loads(done.stdout)["source"]["persons"]["wrong"]) == (7, {"missing": 1})
     assert json.loads(done.stdout)["state"] == "verified"
     report = json.loads((last.directory / "report.json").read_text())
     assert report["verification"]["source"]["persons"]["examples"] == []
@@ -280,6 +284,14 @@ def test_what_cannot_be_compared_is_refused(move: Move, tmp_path: Path, monkeypa
         move.compare(sent_rows(tmp_path / "other", 3), api=None)
     with pytest.raises(UsageError, match="files have no persons"):
         move.compare(first._replace(to=f"file:{tmp_path}"))
+    with pytest.raises(UsageError, match="files have no persons"):
+        move.compare(first, source=f"file:{tmp_path}")
+    with pytest.raises(UsageError, match="are the same project"):
+        move.compare(first, source=move.urls[1], source_project=str(move.target.project))
+    for unused in ({"source_project": "1"}, {"earlier": [first.directory]}):
+        with pytest.raises(UsageError, match="without --source has no effect"):
+            first.verify(fields="none", **unused)
+    assert move.compare(first, earlier=[first.directory]).plans == ["plan-1"]
     with pytest.raises(UsageError, match="--source needs the id of its project"):
         move.compare(first, source="eu", source_project=None)
     monkeypatch.setenv("BACKCAST_POSTHOG_KEY", "phx_test_expired")

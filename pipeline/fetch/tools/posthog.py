@@ -36,9 +36,6 @@ _PERSON = (
     "distinct_id", "person_id", "properties", "created_at", "person_distinct_id_version", "person_version", "is_deleted"
 )  # fmt: skip
 _GROUP = ("group_type_index", "group_key", "group_properties", "created_at")
-_ZERO, _FALSE = b"0", b"false"
-_Lines = list[tuple[tuple[str, ...], list[msgspec.Raw | bytes]]]
-"""Rows, each with the names of its members."""
 _EVENT = "(timestamp, uuid)"
 """What is counted on both sides. Copies of an event are next to each other in the order of the pages, and a uuid with
 two times does not make up for a missing event."""
@@ -120,10 +117,10 @@ def _page(context: FetchContext, of: str, number: int, cursor: str) -> Page:
     if not number and context.count:
         source = "person_distinct_ids" if of == "people" else "groups"
         total = str(_number(context, of, f"select count(*) from {source} limit 1"))
-    rows, following = _persons(context, after) if of == "people" else _groups(context, int(after or 0))
+    lines, following = _persons(context, after) if of == "people" else _groups(context, int(after or 0))
     return Page(
-        content=b"".join(_line(names, row) for names, row in rows),
-        rows=len(rows),
+        content=b"".join(lines),
+        rows=len(lines),
         suffix=".jsonl",
         cursor=following and f"{total} {following}",
         counted=int(total) if total else None,
@@ -147,8 +144,8 @@ def ids_after(ask: Callable[[str], Sequence[Any]], person: str, page: int) -> tu
     raise Refused(f"the person {rows[0][0]} has {MOST_IDS:,} ids or more", hint="use a batch export of persons")
 
 
-def _persons(context: FetchContext, after: str) -> tuple[_Lines, str]:
-    """Persons after one, with a row for each of their ids, like a batch export; and the last person, "" at the end.
+def _persons(context: FetchContext, after: str) -> tuple[list[bytes], str]:
+    """Persons after one, with a line for each of their ids, like a batch export; and the last person, "" at the end.
 
     A query has only the latest state: no versions, and no persons that were deleted.
     """
@@ -169,21 +166,20 @@ def _persons(context: FetchContext, after: str) -> tuple[_Lines, str]:
     if len(found) >= MOST_IDS:
         raise Refused("too many persons have no ids", hint="use a batch export of persons")
     persons = {_text(id): (_object(properties), created) for id, properties, created in found}
-    lines: _Lines = []
-    for person, id in ids:
-        properties, created = persons.get(person, (b"{}", b"null"))
-        uuid = msgspec.json.encode(person)
-        lines.append((_PERSON, [id, uuid, properties, created, _ZERO, _ZERO, _FALSE]))
+    none = b"{}", b"null"
+    lines = [
+        _line(_PERSON, (id, b'"%b"' % one.encode(), *persons.get(one, none), b"0", b"0", b"false")) for one, id in ids
+    ]
     return lines, last if more else ""
 
 
-def _groups(context: FetchContext, after: int) -> tuple[_Lines, str]:
+def _groups(context: FetchContext, after: int) -> tuple[list[bytes], str]:
     """Groups after this many, and how many there are with them, "" at the end. A key may have any characters, so no
     query contains one."""
     query = f"select index, key, properties, created_at from groups order by index, key limit {PAGE} offset {after}"
     found = _query(context, "groups", query)
     following = str(after + PAGE) if len(found) == PAGE else ""
-    return [(_GROUP, [index, key, _object(set_), created]) for index, key, set_, created in found], following
+    return [_line(_GROUP, (index, key, _object(set_), created)) for index, key, set_, created in found], following
 
 
 def _query(context: FetchContext, what: str, sql: str) -> list[list[msgspec.Raw]]:
