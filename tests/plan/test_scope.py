@@ -113,12 +113,12 @@ def test_a_name_that_the_table_lacks_stops_the_plan(table: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("event,keep\na,maybe\n", "line 2 of s.csv: 'keep' is neither yes nor no: 'maybe'"),
-        ("event,keep\na,yes\nb,\n", "line 3"),
+        ("event,keep\na,maybe\n", "row 2 of s.csv: 'keep' is neither yes nor no: 'maybe'"),
+        ("event,keep\na,yes\nb,\n", "row 3"),
         ("event,keep\na,yes\na,no\n", "listed twice"),
         ("name,keep\na,yes\n", "there is no 'event'"),
         ("event,keep\n", "has no row"),
-        ("", "s.csv"),
+        ("", "s.csv has 0 tables"),
     ],
 )
 def test_a_table_that_is_unclear_is_an_error_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
@@ -132,5 +132,5 @@ def test_a_table_that_is_unclear_is_an_error_with_its_line(tmp_path: Path, text:
 def test_names_are_read_exactly(tmp_path: Path) -> None:
     """Blanks, quotes, other alphabets, and a name that a spreadsheet would compute."""
     file = tmp_path / "s.csv"
-    file.write_text('event,keep\n" a ",yes\n"say ""x"", now",NO\nпросмотр,1\n\'=1+1,false\n', "utf-8-sig")
-    assert read_scope(file) == {" a ": True, 'say "x", now': False, "просмотр": True, "=1+1": False}
+    file.write_text('event,keep\n" a ",yes\n"say ""x"", now",NO\nпросмотр,1\n\'=1+1,false\n\'tis,no\n', "utf-8-sig")
+    assert read_scope(file) == {" a ": True, 'say "x", now': False, "просмотр": True, "=1+1": False, "'tis": False}
