@@ -78,6 +78,10 @@ def survey_export(
 
     if options.scope is None and (options.mapping or options.definitions):
         raise UsageError("--mapping and --definitions are for the table of --scope", hint="add --scope FILE")
+    if options.scope is not None:
+        from pipeline.definitions.scope_table import write_scope
+
+        write_scope(_texts(sources), options)
     settings = dict(options.settings)
     refuse_unknown(settings)
     with tempfile.TemporaryDirectory() as spool:
@@ -85,12 +89,7 @@ def survey_export(
         source = open_source(_texts(sources), spool=Path(spool), rules=rules, step=step)
         refuse_unused(settings, source.parts)
         source = opened_pages(source, _texts(sources), Path(spool), rules)
-        found = survey(source, rows=None if options.every else options.rows)
-    if options.scope is not None:
-        from pipeline.definitions.scope_table import write_scope
-
-        write_scope(_texts(sources), options)
-    return found
+        return survey(source, rows=None if options.every else options.rows)
 
 
 def plan_export(
