@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,13 @@ from typing import Any
 from pipeline.definitions.changes import NewNames
 from pipeline.definitions.sources import EVENT, read_definitions
 from pipeline.errors import UsageError
-from pipeline.extractors import blocks, rows
-from pipeline.mapper.compiler import MapRow, compile_mapping
-from pipeline.models import BrokenRow, ItemOutcomes, SealedOptions
+from pipeline.extractors.stream import in_turn
+from pipeline.mapper.compiler import compile_mapping
+from pipeline.models import ItemOutcomes, SealedOptions
 from pipeline.options import PlanOptions, SurveyOptions
 from pipeline.plan.create import open_export
 from pipeline.plan.lookups import read_lookups
-from pipeline.plan.precheck import check_first_rows, detect_settings
+from pipeline.plan.precheck import check_first_rows, detect_settings, records
 from pipeline.plan.scope import KEEP
 from pipeline.plan.sealed.directory import Directory
 from pipeline.spreadsheets import write_csv
@@ -69,21 +68,13 @@ def write_scope(sources: Sequence[str], options: SurveyOptions) -> None:
         sealed, _ = detect_settings(source.parts, mapping, sealed)
         seen: dict[str, list[int]] = {}  # rows, first and last in microseconds
         tables = read_lookups(source, mapping, sealed, work).tables
-
-        @cache
-        def map_row(table: str) -> MapRow:
-            settings = {**sealed.settings, "table": table} if table else sealed.settings
-            return compile_mapping(mapping, replace(sealed, settings=settings), tables, for_members=False).map_row
-
-        for part in check_first_rows(source.parts, mapping, sealed):
-            for block in blocks(part):
-                for row in rows(part, block, observe=False, blanks=mapping.blanks.in_cells):
-                    if not isinstance(row, BrokenRow):
-                        _add(seen, map_row(part.table)(row, found := _Names()), found)
-                if len(seen) > MOST_NAMES:
-                    raise UsageError(
-                        f"the export has more than {MOST_NAMES:,} event names", hint="map them to fewer names first"
-                    )
+        compiled = cache(
+            lambda table: compile_mapping(mapping, sealed.of_table(table), tables, for_members=False).map_row
+        )
+        for part in in_turn(check_first_rows(source.parts, mapping, sealed)):
+            map_row = compiled(part.table)
+            for row in records(part, mapping):
+                _add(seen, map_row(row, found := _Names()), found)
     names = NewNames(mapping, sealed)
     with file.open("x", encoding="utf-8-sig", newline="") as text:  # a spreadsheet knows UTF-8 by its mark
         by_rows = sorted(seen.items(), key=lambda pair: (-pair[1][0], pair[0]))
@@ -102,6 +93,10 @@ def _add(seen: dict[str, list[int]], result: Any, names: _Names) -> None:
     for name, start, end in zip(names, [0, *ends], ends, strict=False):
         if name is None:
             continue
+        if name not in seen and len(seen) == MOST_NAMES:
+            raise UsageError(
+                f"the export has more than {MOST_NAMES:,} event names", hint="map them to fewer names first"
+            )
         counted = seen.setdefault(name, [0, 0, 0])
         counted[0] += 1
         for at in (one.time for one in outcomes[start:end] if type(getattr(one, "time", None)) is int):

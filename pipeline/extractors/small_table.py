@@ -24,15 +24,13 @@ def read_table(path: str | PathLike[str], hint: str) -> list[tuple[str, dict[str
             raise UsageError(f"{fspath(path)} has {pluralize(len(parts), 'table')}; one is needed", hint=hint)
         part = parts[0]
         header = part.dialect.header_row
-        number = (1 if header is UNSET else header) + 1
-        for block in blocks(part):
-            for number, row in enumerate(rows(part, block), number):  # noqa: B020  (goes on in the next block)
-                if isinstance(row, BrokenRow):
-                    raise UsageError(f"row {number} of {part.path}: {row.detail}", hint=hint)
-                cells = {name.strip(): unguarded(values.text(value) or "") for name, value in row.items()}
-                if filled := {name: cell for name, cell in cells.items() if cell.strip()}:
-                    found.append((f"row {number} of {part.path}", filled))
-            number += 1
+        every = (row for block in blocks(part) for row in rows(part, block))
+        for number, row in enumerate(every, 2 if header is UNSET else header + 1):
+            if isinstance(row, BrokenRow):
+                raise UsageError(f"row {number} of {part.path}: {row.detail}", hint=hint)
+            cells = {name.strip(): unguarded(values.text(value) or "") for name, value in row.items()}
+            if filled := {name: cell for name, cell in cells.items() if cell.strip()}:
+                found.append((f"row {number} of {part.path}", filled))
     except UsageError:
         raise
     except (BackcastError, ValueError) as error:
