@@ -78,12 +78,13 @@ def survey_export(
 
     if options.scope is None and (options.mapping or options.definitions):
         raise UsageError("--mapping and --definitions are for the table of --scope", hint="add --scope FILE")
+    settings = dict(options.settings)
+    if options.mapping is None:
+        refuse_unknown(settings)
     if options.scope is not None:
         from pipeline.definitions.scope_table import write_scope
 
         write_scope(_texts(sources), options)
-    settings = dict(options.settings)
-    refuse_unknown(settings)
     with tempfile.TemporaryDirectory() as spool:
         rules = file_rules(None, settings)
         source = open_source(_texts(sources), spool=Path(spool), rules=rules, step=step)

@@ -34,13 +34,19 @@ def definitions() -> None:
     "--mapping", "-m", default="", metavar="NAME|FILE",
     help="The mapping of the import, which renames.  [default: none; names are those of the target]",
 )  # fmt: skip
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="The mapping's settings, as in the import."
+)
 @click.option("--output", "-o", required=True, metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
               help="Where the plan is written: a new file.")  # fmt: skip
 @click.option(
     "--overwrite", default="", metavar="LIST",
     help="Fields whose values at the target may be replaced: description,tags,verified,hidden,type.  [default: none]",
 )  # fmt: skip
-def plan(connection: Connection, sources: tuple[str, ...], mapping: str, output: Path, overwrite: str) -> None:
+def plan(
+    connection: Connection, sources: tuple[str, ...], mapping: str, settings: tuple[str, ...], output: Path,
+    overwrite: str,
+) -> None:  # fmt: skip
     """Compare definitions with those of the target, and write what would change.
 
     SOURCE: Mixpanel's Lexicon (its CSV, or the JSON of its schemas), Amplitude's taxonomy (the CSV of Data, or the JSON
@@ -52,8 +58,12 @@ def plan(connection: Connection, sources: tuple[str, ...], mapping: str, output:
     from pipeline.definitions.apply import journal_of
     from pipeline.definitions.changes import FIELDS, plan_changes
     from pipeline.files import write_json
+    from pipeline.option_types import read_settings
     from pipeline.text import pluralize
 
+    given = read_settings(settings)
+    if given and not mapping:
+        raise UsageError("--set is for the settings of a mapping", hint="name the mapping with -m")
     fields = [one.strip() for one in overwrite.split(",") if one.strip()]
     if unknown := [one for one in fields if one not in FIELDS]:
         raise UsageError(f"--overwrite has no field {unknown[0]!r}", hint=f"name some of {', '.join(FIELDS)}")
@@ -61,7 +71,7 @@ def plan(connection: Connection, sources: tuple[str, ...], mapping: str, output:
         if file.exists():
             raise UsageError(f"{file} exists", hint="name a new file: with plan and journal, changes can be undone")
     with connection.client() as client:
-        made = plan_changes(sources, mapping, client, fields)
+        made = plan_changes(sources, mapping, given, client, fields)
     write_json(output, made)
     rows = [
         {"kind": one.kind, "name": one.name, "field": field, "current": one.before[field], "new": value}

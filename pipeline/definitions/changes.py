@@ -21,6 +21,7 @@ from pipeline.management.problems import NotFound
 from pipeline.management.resources import Listing
 from pipeline.mapper import load
 from pipeline.mapper.codegen.runtime import Spreader
+from pipeline.mapper.compiler import check_settings
 from pipeline.mapper.inspection.field_uses import FieldUses
 from pipeline.mapper.language import sections as language
 from pipeline.mapper.program.references import Level
@@ -121,11 +122,12 @@ def same(one: Any, other: Any) -> bool:
 class NewNames:
     """The names with which a mapping sends events and properties."""
 
-    def __init__(self, mapping: language.Mapping, options: SealedOptions | None = None) -> None:
+    def __init__(self, mapping: language.Mapping, options: SealedOptions) -> None:
+        check_settings(mapping, options)
         self._mapping = mapping
         self._rules = {name: number for number, name in enumerate(mapping.events, 1)}
         self._level = Level(mapping.properties.open is not None, ())
-        self._uses = FieldUses(mapping, options or SealedOptions(0))
+        self._uses = FieldUses(mapping, options)
         person = mapping.person or language.Person()
         self._spreads = [
             Spreader(one.only, one.leave, one.rename, one.strip, one.prefix, one.blank)
@@ -156,11 +158,15 @@ class NewNames:
 
 
 def plan_changes(
-    sources: Iterable[str], mapping: str, client: ManagementClient, overwrite: Collection[str]
+    sources: Iterable[str],
+    mapping: str,
+    settings: Mapping[str, str],
+    client: ManagementClient,
+    overwrite: Collection[str],
 ) -> DefinitionPlan:
     """Compare the definitions in files with those of a client's project. The first definition of a field counts.
     Without a `mapping`, names are those of the target. Raises UsageError and MappingError."""
-    names = NewNames(load(mapping)) if mapping else None
+    names = NewNames(load(mapping), SealedOptions(0, settings=settings)) if mapping else None
     read = [read_definitions(source) for source in sources]
     left_out: list[LeftOut] = []
     wanted: dict[tuple[str, str], dict[str, tuple[Any, Definition]]] = {}

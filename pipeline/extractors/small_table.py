@@ -15,8 +15,8 @@ from pipeline.text import pluralize
 
 
 def read_table(path: str | PathLike[str], hint: str) -> list[tuple[str, dict[str, str]]]:
-    """Each row of a table, without blank cells and spreadsheet guards, and its file and its number, as a spreadsheet
-    shows it, for errors. Raises UsageError if there is no such file or a row cannot be read."""
+    """Each row of a table, without blank cells and spreadsheet guards, and its file and its number for errors: the
+    header is row 1, and blank rows do not count. Raises UsageError if there is no such file or a row cannot be read."""
     found: list[tuple[str, dict[str, str]]] = []
     try:
         parts = open_source([fspath(path)]).parts

@@ -107,6 +107,19 @@ def test_a_plan_renames_fills_what_is_empty_and_says_what_it_leaves_out(target: 
     assert over["total"] == {"type": "String"}
 
 
+def test_a_plan_takes_the_settings_of_the_mapping(target: Target) -> None:
+    """A column that is an id or a time is no property; settings without a mapping are an error."""
+    (target.folder / "t.csv").write_text("kind,name,description\nevent,Signed Up,A\nproperty,plan,B\n", "utf-8")
+    settings = [word for one in ("event=Name", "distinct_id=plan", "timestamp=at") for word in ("--set", one)]
+    words = ("plan", target.folder / "t.csv", "-o", target.file, *settings)
+    made = target.run(*words, "-m", "generic", "--json").json
+    assert [(one["name"], one["set"]) for one in made["changes"]] == [("Signed Up", {"description": "A"})]
+    assert [(one["why"], one["name"]) for one in made["left_out"]] == [("dropped", "plan")]
+    target.file.unlink()
+    assert target.run(*words).two_lines[0] == "Error: --set is for the settings of a mapping"
+    assert "no setting 'event'" in target.run(*words, "-m", "mixpanel").err
+
+
 def test_undo_restores_everything(target: Target) -> None:
     """Byte by byte, also flags that the service clears by itself; apply and undo may be repeated."""
     target.change("person email", verified=True)

@@ -72,6 +72,18 @@ def test_the_table_has_every_name_with_exact_counts_and_days(table: Path) -> Non
         pipeline.survey_export(SAMPLE, SurveyOptions(scope=table))
 
 
+def test_the_table_takes_the_settings_of_a_mapping(tmp_path: Path) -> None:
+    """They say which columns of a table have the names and times; without a mapping they are an error."""
+    export = tmp_path / "export.csv"
+    export.write_text("Name,Who,When\nSigned Up,u-1,2023-01-02T03:04:05Z\n", "utf-8")
+    settings = {"event": "Name", "distinct_id": "Who", "timestamp": "When"}
+    pipeline.survey_export(export, SurveyOptions(scope=tmp_path / "s.csv", mapping="generic", settings=settings))
+    assert [*read(tmp_path / "s.csv")[0].values()][:4] == ["Signed Up", "yes", "1", "2023-01-02"]
+    with pytest.raises(UsageError, match="without a mapping"):
+        pipeline.survey_export(export, SurveyOptions(scope=tmp_path / "other.csv", settings=settings))
+    assert not (tmp_path / "other.csv").exists()
+
+
 def test_what_is_out_of_scope_has_no_effect_and_is_counted_by_name(table: Path, tmp_path: Path) -> None:
     """The rest is what a plan of an export without these rows has: the same events and no merge of theirs. Python does
     the same as the C part."""
