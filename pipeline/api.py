@@ -79,18 +79,18 @@ def survey_export(
     if options.scope is None and (options.mapping or options.definitions):
         raise UsageError("--mapping and --definitions are for the table of --scope", hint="add --scope FILE")
     settings = dict(options.settings)
-    refuse_unknown(settings)
+    if options.mapping is None:
+        refuse_unknown(settings)
+    if options.scope is not None:
+        from pipeline.definitions.scope_table import write_scope
+
+        write_scope(_texts(sources), options)
     with tempfile.TemporaryDirectory() as spool:
         rules = file_rules(None, settings)
         source = open_source(_texts(sources), spool=Path(spool), rules=rules, step=step)
         refuse_unused(settings, source.parts)
         source = opened_pages(source, _texts(sources), Path(spool), rules)
-        found = survey(source, rows=None if options.every else options.rows)
-    if options.scope is not None:
-        from pipeline.definitions.scope_table import write_scope
-
-        write_scope(_texts(sources), options)
-    return found
+        return survey(source, rows=None if options.every else options.rows)
 
 
 def plan_export(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping as Map
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -336,6 +336,10 @@ class SealedOptions:
     def marks(self) -> tuple[str, ...]:
         """The marks of `--provenance`, in the order of `option_types.MARKS`."""
         return () if isinstance(self.provenance, bool) else self.provenance
+
+    def of_table(self, table: str) -> SealedOptions:
+        """The options for the rows of a table, which are mapped as with `--set table=NAME`."""
+        return replace(self, settings={**self.settings, "table": table}) if table else self
 
 
 class OwnCode(msgspec.Struct, frozen=True):

@@ -26,4 +26,4 @@ def guarded(text: str) -> str:
 
 def unguarded(cell: str) -> str:
     """The string of a cell that `guarded` wrote."""
-    return cell.removeprefix(GUARD)
+    return cell[1:] if cell[:1] == GUARD and (cell[1:2] in FORMULA or cell[1:2] == GUARD) else cell

@@ -31,16 +31,22 @@ def definitions() -> None:
 @connected()
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.option(
-    "--mapping", "-m", metavar="NAME|FILE",
+    "--mapping", "-m", default="", metavar="NAME|FILE",
     help="The mapping of the import, which renames.  [default: none; names are those of the target]",
 )  # fmt: skip
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="The mapping's settings, as in the import."
+)
 @click.option("--output", "-o", required=True, metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
               help="Where the plan is written: a new file.")  # fmt: skip
 @click.option(
     "--overwrite", default="", metavar="LIST",
     help="Fields whose values at the target may be replaced: description,tags,verified,hidden,type.  [default: none]",
 )  # fmt: skip
-def plan(connection: Connection, sources: tuple[str, ...], mapping: str | None, output: Path, overwrite: str) -> None:
+def plan(
+    connection: Connection, sources: tuple[str, ...], mapping: str, settings: tuple[str, ...], output: Path,
+    overwrite: str,
+) -> None:  # fmt: skip
     """Compare definitions with those of the target, and write what would change.
 
     SOURCE: Mixpanel's Lexicon (its CSV, or the JSON of its schemas), Amplitude's taxonomy (the CSV of Data, or the JSON
@@ -50,40 +56,37 @@ def plan(connection: Connection, sources: tuple[str, ...], mapping: str | None, 
     import msgspec
 
     from pipeline.definitions.apply import journal_of
-    from pipeline.definitions.changes import FIELDS, DefinitionPlan, changes_of, read_target
-    from pipeline.definitions.sources import read_definitions
-    from pipeline.files import write_atomically
-    from pipeline.mapper import load
+    from pipeline.definitions.changes import FIELDS, plan_changes
+    from pipeline.files import write_json
+    from pipeline.option_types import read_settings
     from pipeline.text import pluralize
 
+    given = read_settings(settings)
+    if given and not mapping:
+        raise UsageError("--set is for the settings of a mapping", hint="name the mapping with -m")
     fields = [one.strip() for one in overwrite.split(",") if one.strip()]
     if unknown := [one for one in fields if one not in FIELDS]:
         raise UsageError(f"--overwrite has no field {unknown[0]!r}", hint=f"name some of {', '.join(FIELDS)}")
     for file in (output, journal_of(output)):
         if file.exists():
             raise UsageError(f"{file} exists", hint="name a new file: with plan and journal, changes can be undone")
-    loaded, read = load(mapping) if mapping else None, [read_definitions(source) for source in sources]
     with connection.client() as client:
-        every = (one for file in read for one in file.found)
-        changes, unchanged, left_out = changes_of(every, loaded, read_target(client), fields)
-        made = DefinitionPlan(
-            target=client.base_url, project=client.project_id or "", mapping=mapping or "", changes=changes,
-            unchanged=unchanged, left_out=left_out, notices=[line for file in read for line in file.notices],
-        )  # fmt: skip
-    write_atomically(output, msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
+        made = plan_changes(sources, mapping, given, client, fields)
+    write_json(output, made)
     rows = [
         {"kind": one.kind, "name": one.name, "field": field, "current": one.before[field], "new": value}
-        for one in changes
+        for one in made.changes
         for field, value in one.set.items()
     ]
-    others = [msgspec.to_builtins(one) for one in left_out]
-    words = f"{pluralize(len(changes), 'definition')} to change, {pluralize(len(rows), 'field')}; {unchanged:,} already"
+    plain = msgspec.to_builtins(made)
+    others = plain["left_out"]
+    words = f"{pluralize(len(made.changes), 'definition')} to change, {pluralize(len(rows), 'field')}"
     connection.show(
-        msgspec.to_builtins(made),
+        plain,
         ("show_rows", rows, *_PLAN),
         *([("show_line", "Left out:"), ("show_rows", others, *_LEFT_OUT)] if others else []),
         *(("show_line", line) for line in made.notices),
-        ("show_line", f"{words} as defined; {len(others):,} left out. Written: {output}"),
+        ("show_line", f"{words}; {made.unchanged:,} already as defined; {len(others):,} left out. Written: {output}"),
     )
 
 
@@ -115,14 +118,15 @@ def undo(connection: Connection, file: Path, dry_run: bool) -> int:
 def _run(connection: Connection, file: Path, dry_run: bool, *, undo: bool) -> int:
     import msgspec
 
-    from pipeline.definitions.apply import apply_plan, in_words, undo_plan
+    from pipeline.definitions.apply import run_plan
+    from pipeline.text import pluralize
 
     with connection.client() as client:
-        result = (undo_plan if undo else apply_plan)(file, client, dry_run=dry_run)
-    refused = [msgspec.to_builtins(one) for one in result.refused]
-    connection.show(
-        msgspec.to_builtins(result),
-        ("show_rows", refused, *_LEFT_OUT),
-        ("show_line", in_words(result)),
-    )
-    return (7 if undo else 5) if refused else 0
+        result = run_plan(file, client, undo=undo, dry_run=dry_run)
+    done = msgspec.to_builtins(result)
+    verb = "restore" if undo else "change"
+    verb = f"Would {verb}" if dry_run else f"{verb.capitalize()}d"
+    others = f"{result.already:,} already so; {pluralize(len(result.refused), 'field')} not set"
+    words = f"{verb} {pluralize(result.changed, 'definition')}; {others}."
+    connection.show(done, ("show_rows", done["refused"], *_LEFT_OUT), ("show_line", words))
+    return (7 if undo else 5) if result.refused else 0

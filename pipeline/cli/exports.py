@@ -252,11 +252,8 @@ def survey(sources: tuple[str, ...], options: SurveyOptions, as_json: bool, quie
     if options.report is not None:
         from pipeline.report.survey_view import write_survey
 
-        write_survey(options.report, result, sources, options.settings)
-    if options.scope is not None and not quiet:
-        words = f"Written: {options.scope}. Change `keep` to no for names to leave out, and plan with --scope."
-        click.echo(words, err=True)
-    show = partial(show_survey, survey=result, sources=sources, settings=options.settings)
+        write_survey(options.report, result, sources, options)
+    show = partial(show_survey, survey=result, sources=sources, options=options)
     common.show(result, show, as_json=as_json, quiet=quiet)
     if not result.rows:
         raise no_rows(result.notices)

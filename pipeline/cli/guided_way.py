@@ -112,7 +112,7 @@ class Way:
         show_notices(common.console(), result.notices)
         self.surveyed_now = True
         self._keep()
-        write_survey(page, result, self.sources, self.answers.settings)
+        write_survey(page, result, self.sources, SurveyOptions(settings=self.answers.settings))
         _say(f"Fields, events and hours of day: {page}")
         return self.progress.survey
 

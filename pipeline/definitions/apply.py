@@ -1,7 +1,7 @@
 """Changes definitions at the target as planned, and undoes it.
 
 Before a definition is changed, its id is written to the journal, a file next to the plan, durably. So a stopped run can
-be repeated, and `undo_plan` restores a field only if this plan may have changed it and it has the plan's value.
+be repeated, and an undo changes only definitions that this plan may have changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeline.management.models import ServiceObject
 from pipeline.management.operations import UPDATE_EVENT, UPDATE_PROPERTY
 from pipeline.management.problems import ServiceProblem
 from pipeline.management.resources import read_as
-from pipeline.text import pluralize
+from pipeline.text import some_of
 
 APPLIED, UNDONE = "backcast.definitions-applied/1", "backcast.definitions-undone/1"
 
@@ -37,26 +37,6 @@ class Result(msgspec.Struct, frozen=True):
 
 def journal_of(plan: Path) -> Path:
     return plan.with_name(f"{plan.name}.journal")
-
-
-class Journal:
-    """The ids of definitions whose change was begun and not undone, in a file of lines."""
-
-    def __init__(self, plan: Path) -> None:
-        self.path = journal_of(plan)
-        self.begun: dict[str, None] = {}
-        for line in self.path.read_text("utf-8").splitlines() if self.path.exists() else ():
-            word, _, id = line.partition(" ")  # the last line may be cut: then nothing was sent for it
-            if word == "begin":
-                self.begun[id] = None
-            elif word == "undone":
-                self.begun.pop(id, None)
-
-    def write(self, word: str, id: str) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(f"\n{word} {id}\n")  # the line before may be cut
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def load_plan(file: Path, client: ManagementClient) -> DefinitionPlan:
@@ -76,63 +56,54 @@ def load_plan(file: Path, client: ManagementClient) -> DefinitionPlan:
     return plan
 
 
-def apply_plan(file: Path, client: ManagementClient, *, dry_run: bool = False) -> Result:
-    """Make every change of a plan that was not made yet. A field that the target refuses is reported, and the others
-    are set. Raises StalePlan, before anything is changed, if a definition is not as it was planned."""
-    plan, journal = load_plan(file, client), Journal(file)
+def run_plan(file: Path, client: ManagementClient, *, undo: bool = False, dry_run: bool = False) -> Result:
+    """Make every change of a plan that was not made yet or, with `undo`, restore what was there before.
+
+    A field that has neither its value of before nor that of the plan was changed by somebody: then nothing is changed,
+    and StalePlan is raised; an undo reports the field and leaves it as it is. A field that the target refuses is
+    reported, and the others are set.
+    """
+    plan, journal = load_plan(file, client), journal_of(file)
     target = read_target(client)
+    begun = set(journal.read_text("utf-8").split()) if journal.exists() else set()
     todo: list[tuple[Change, Fields]] = []
-    stale = []
+    left_out: list[LeftOut] = []
+    already = 0
     for change in plan.changes:
-        now = target[change.id].fields if change.id in target else None
-        if now is None:
-            stale.append(f"{change.kind} {change.name}: the target no longer has it")
+        if undo and change.id not in begun:
             continue
-        before, after = change.before, change.after
-        mine = [after, before] if change.id in journal.begun else [before]
-        other = [name for name in after if not any(same(now[name], one[name]) for one in mine)]
-        if other and not all(same(now[name], value) for name, value in after.items()):
-            stale += [f"{change.kind} {change.name}: {name} is now {now[name]!r}" for name in other]
-        elif left := {name: value for name, value in change.set.items() if not same(now[name], value)}:
+        if change.id not in target:
+            left_out.append(LeftOut("gone", change.kind, change.name))
+            continue
+        now, before, after = target[change.id].fields, change.before, change.after
+        theirs = [name for name in after if not (same(now[name], before[name]) or same(now[name], after[name]))]
+        left_out += [LeftOut("theirs", change.kind, change.name, name, now[name]) for name in theirs]
+        wanted = {name: before[name] for name in after} if undo else change.set
+        if left := {name: wanted[name] for name in wanted if name not in theirs and now[name] != wanted[name]}:
             todo.append((change, left))
-    if stale:
+        elif not theirs:
+            already += 1
+    if left_out and not undo:
+        differences = [
+            f"{one.kind} {one.name}: " + (f"{one.field} is now {one.value!r}" if one.field else "it is gone")
+            for one in left_out
+        ]
         raise StalePlan(
-            f"the target changed since the plan: {'; '.join(stale[:5])}{'; …' if len(stale) > 5 else ''}",
-            differences=stale,
+            f"the target changed since the plan: {some_of(differences, 5, '; ')}",
+            differences=differences,
             hint="plan again into a new file; this run changed nothing",
         )
-    refused: list[LeftOut] = []
-    changed = 0
+    changed = len(todo) if dry_run else 0
     for change, left in () if dry_run else todo:
-        journal.write("begin", change.id)
-        found = list(_set(client, change, left))
-        refused += found
-        changed += len(found) < len(left)
-    return Result(APPLIED, dry_run, len(todo) if dry_run else changed, len(plan.changes) - len(todo), refused)
-
-
-def undo_plan(file: Path, client: ManagementClient, *, dry_run: bool = False) -> Result:
-    """Restore what was there before the plan was applied, the latest change first. A field that has neither its value
-    of before nor that of the plan was changed by somebody: it is left as it is, and reported."""
-    plan, journal = load_plan(file, client), Journal(file)
-    target = read_target(client)
-    refused: list[LeftOut] = []
-    changed = already = 0
-    for change in reversed([one for one in plan.changes if one.id in journal.begun]):
-        now = target[change.id].fields if change.id in target else None
-        before, after = change.before, change.after
-        if now is None:
-            refused.append(LeftOut("gone", change.kind, change.name))
-            continue
-        theirs = [name for name in after if not (same(now[name], before[name]) or same(now[name], after[name]))]
-        refused += [LeftOut("theirs", change.kind, change.name, name, now[name]) for name in theirs]
-        left = {name: before[name] for name in after if same(now[name], after[name]) and now[name] != before[name]}
-        found = list(_set(client, change, left)) if left and not dry_run else []
-        refused += found
-        changed, already = changed + bool(left), already + (not left and not theirs)
-        if not dry_run and not found:
-            journal.write("undone", change.id)
-    return Result(UNDONE, dry_run, changed, already, refused)
+        if not undo:
+            with journal.open("a", encoding="utf-8") as lines:
+                lines.write(f"\n{change.id}\n")  # the line before may be cut
+                lines.flush()
+                os.fsync(lines.fileno())
+        refused = list(_set(client, change, left))
+        left_out += refused
+        changed += len(refused) < len(left)
+    return Result(UNDONE if undo else APPLIED, dry_run, changed, already, left_out)
 
 
 def _set(client: ManagementClient, change: Change, fields: Fields) -> Iterator[LeftOut]:
@@ -157,11 +128,3 @@ def _set(client: ManagementClient, change: Change, fields: Fields) -> Iterator[L
     for name, value in fields.items():
         if not same(now[name], value):
             yield LeftOut("ignored", change.kind, change.name, name, value)
-
-
-def in_words(result: Result) -> str:
-    """The numbers of a result as a sentence."""
-    verb = "restore" if result.format == UNDONE else "change"
-    verb = f"Would {verb}" if result.dry_run else f"{verb.capitalize()}d"
-    others = f"{result.already:,} already so; {pluralize(len(result.refused), 'field')} not set"
-    return f"{verb} {pluralize(result.changed, 'definition')}; {others}."

@@ -7,19 +7,21 @@ one that it does not have yet is left out (docs/know/service.md#definitions).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
-from pipeline.definitions.sources import EVENT, PERSON, PROPERTY, Definition
+from pipeline.definitions.sources import EVENT, PERSON, PROPERTY, Definition, read_definitions
 from pipeline.errors import UsageError
 from pipeline.management import ManagementClient
 from pipeline.management.models import ServiceObject
 from pipeline.management.operations import LIST_EVENTS, LIST_PROPERTIES
 from pipeline.management.problems import NotFound
 from pipeline.management.resources import Listing
+from pipeline.mapper import load
 from pipeline.mapper.codegen.runtime import Spreader
+from pipeline.mapper.compiler import check_settings
 from pipeline.mapper.inspection.field_uses import FieldUses
 from pipeline.mapper.language import sections as language
 from pipeline.mapper.program.references import Level
@@ -63,10 +65,10 @@ class LeftOut(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-class DefinitionPlan(msgspec.Struct, frozen=True, kw_only=True):
+class DefinitionPlan(msgspec.Struct, frozen=True):
     """A plan to change definitions. `unchanged` counts the fields that the target has already."""
 
-    format: str = FORMAT
+    format: str
     target: str
     project: str
     mapping: str
@@ -120,11 +122,12 @@ def same(one: Any, other: Any) -> bool:
 class NewNames:
     """The names with which a mapping sends events and properties."""
 
-    def __init__(self, mapping: language.Mapping, options: SealedOptions | None = None) -> None:
+    def __init__(self, mapping: language.Mapping, options: SealedOptions) -> None:
+        check_settings(mapping, options)
         self._mapping = mapping
         self._rules = {name: number for number, name in enumerate(mapping.events, 1)}
         self._level = Level(mapping.properties.open is not None, ())
-        self._uses = FieldUses(mapping, options or SealedOptions(0))
+        self._uses = FieldUses(mapping, options)
         person = mapping.person or language.Person()
         self._spreads = [
             Spreader(one.only, one.leave, one.rename, one.strip, one.prefix, one.blank)
@@ -132,17 +135,17 @@ class NewNames:
         ]
         self._profiles = [rule.profiles for rule in mapping.events.values() if rule.profiles is not None]
 
-    def of(self, one: Definition) -> tuple[Collection[str], str]:
-        """The names at the target, or none and why."""
-        if one.kind == EVENT:
-            return self._event(one.name)
-        if one.kind == PROPERTY:
-            fate = self._uses.fate(self._level, one.name, self._rules.get(one.event, 0), None)
+    def of(self, kind: str, name: str, event: str = "") -> tuple[Collection[str], str]:
+        """The names at the target, or none and why; `event` is the one whose property it is."""
+        if kind == EVENT:
+            return self._event(name)
+        if kind == PROPERTY:
+            fate = self._uses.fate(self._level, name, self._rules.get(event, 0), None)
             names = [to.removesuffix(" (hashed)") for to in fate.to if to[:1] != "("]
             return names, fate.by or f"it becomes {', '.join(fate.to)}"
-        made = [spreader.new_name(one.name) for spreader in self._spreads]
-        made += [None if one.name in rule.leave else rule.rename.get(one.name, one.name) for rule in self._profiles]
-        names = sorted({name for name in made or [one.name] if name is not None})
+        made = [spreader.new_name(name) for spreader in self._spreads]
+        made += [None if name in rule.leave else rule.rename.get(name, name) for rule in self._profiles]
+        names = sorted({one for one in made or [name] if one is not None})
         return names, f"it becomes {', '.join(names)}" if names else "the mapping leaves it out"
 
     def _event(self, name: str) -> tuple[Collection[str], str]:
@@ -154,19 +157,21 @@ class NewNames:
         return [rule.name or name], ""
 
 
-def changes_of(
-    definitions: Iterator[Definition],
-    mapping: language.Mapping | None,
-    target: Mapping[str, Found],
+def plan_changes(
+    sources: Iterable[str],
+    mapping: str,
+    settings: Mapping[str, str],
+    client: ManagementClient,
     overwrite: Collection[str],
-) -> tuple[list[Change], int, list[LeftOut]]:
-    """The changes, how many fields need none, and what is left out. The first definition of a field counts. Without a
-    mapping, names are those of the target."""
-    names = None if mapping is None else NewNames(mapping)
+) -> DefinitionPlan:
+    """Compare the definitions in files with those of a client's project. The first definition of a field counts.
+    Without a `mapping`, names are those of the target. Raises UsageError and MappingError."""
+    names = NewNames(load(mapping), SealedOptions(0, settings=settings)) if mapping else None
+    read = [read_definitions(source) for source in sources]
     left_out: list[LeftOut] = []
     wanted: dict[tuple[str, str], dict[str, tuple[Any, Definition]]] = {}
-    for one in definitions:
-        new_names, why = ([one.name], "") if names is None else names.of(one)
+    for one in (one for file in read for one in file.found):
+        new_names, why = ([one.name], "") if names is None else names.of(one.kind, one.name, one.event)
         if one.name not in new_names and len(new_names) != 1:
             left_out.append(LeftOut("ambiguous" if new_names else "dropped", one.kind, one.name, detail=why))
             continue
@@ -178,6 +183,7 @@ def changes_of(
                     left_out.append(
                         LeftOut("conflict", one.kind, name, field, value, f"{one.place}; {by.place} counts")
                     )
+    target = read_target(client)
     ids = {(found.kind, found.name): id for id, found in target.items()}
     changes, unchanged = [], 0
     for (kind, name), fields in sorted(wanted.items()):
@@ -196,10 +202,14 @@ def changes_of(
             if same(before[field], value):
                 unchanged += 1
             elif present and field not in overwrite:
-                left_out.append(LeftOut("kept", kind, name, field, value, f"the target has {before[field]!r}"))
+                detail = f"the target has {before[field]!r}" if before[field] else f"it is {_FLAGS[field]} there"
+                left_out.append(LeftOut("kept", kind, name, field, value, detail))
             else:
                 changed[field] = value
         if changed:
             old = sorted({one.name for _, one in fields.values()})
             changes.append(Change(kind, name, id, old, changed, before))
-    return changes, unchanged, left_out
+    notices = [line for file in read for line in file.notices]
+    return DefinitionPlan(
+        FORMAT, client.base_url, client.project_id or "", mapping, changes, unchanged, left_out, notices
+    )

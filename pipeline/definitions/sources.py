@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,19 +87,22 @@ class Definition(NamedTuple):
 @dataclass
 class Definitions:
     """The definitions of a file. `unused` are columns that mean nothing here, `event` is that of the latest row, and
-    `left_out` counts rows by their kind, and values by what is wrong with them."""
+    `left_out` has the places of rows by their kind, and of values by what is wrong with them."""
 
     file: str
     found: list[Definition] = field(default_factory=list)
     unused: dict[str, None] = field(default_factory=dict)
     event: str = ""
-    left_out: Counter[str] = field(default_factory=Counter)
+    left_out: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def notices(self) -> list[str]:
         unused = ", ".join(printable(name, 60) for name in self.unused)
         columns = [f"{self.file}: {pluralize(len(self.unused), 'column')} not used: {unused}"] if unused else []
-        return columns + [f"{self.file}: left out: {what} ({count:,})" for what, count in self.left_out.items()]
+        return columns + [
+            f"{self.file}: left out: {what} ({len(places):,}, the first: {places[0]})"
+            for what, places in self.left_out.items()
+        ]
 
 
 def read_definitions(path: str) -> Definitions:
@@ -161,7 +164,7 @@ def _read_row(result: Definitions, place: str, row: Mapping[str, Any]) -> None:
     kind, name, event = _subject(cells, result.event)
     result.event = name if kind == EVENT else event
     if kind not in (EVENT, PROPERTY, PERSON):
-        result.left_out[f"rows about {kind}"] += 1
+        result.left_out[f"rows about {kind}"].append(place)
         return
     if not name:
         raise UsageError(f"{place} has no name of what it defines", hint=_HINT)
@@ -178,7 +181,7 @@ def _read_row(result: Definitions, place: str, row: Mapping[str, Any]) -> None:
     for column in ("verified", *_ROLES[f"hidden{level}"]):
         word = str(cells.get(column) or "").strip().casefold()
         if word and word not in _FLAGS:
-            result.left_out[f"{column} {printable(word, 40)!r}, neither yes nor no"] += 1
+            result.left_out[f"{column} {printable(word, 40)!r}, neither yes nor no"].append(place)
         if _FLAGS.get(word):
             fields["verified" if column == "verified" else "hidden"] = True
             if column != "verified":
@@ -188,7 +191,7 @@ def _read_row(result: Definitions, place: str, row: Mapping[str, Any]) -> None:
         if kind_of_value := TYPES.get(stated.casefold()):
             fields["type"] = kind_of_value
         else:
-            result.left_out[f"type {printable(stated, 40)}, which the target does not have"] += 1
+            result.left_out[f"type {printable(stated, 40)}, which the target does not have"].append(place)
     result.found.append(Definition(kind, name, event if kind == PROPERTY else "", fields, ", ".join(use), place))
 
 

@@ -10,25 +10,27 @@ from pipeline import values
 from pipeline.errors import BackcastError, UsageError
 from pipeline.extractors import blocks, open_source, rows
 from pipeline.models import BrokenRow
+from pipeline.spreadsheets import unguarded
+from pipeline.text import pluralize
 
 
 def read_table(path: str | PathLike[str], hint: str) -> list[tuple[str, dict[str, str]]]:
-    """Each row of a table, without blank cells, and its file and line for errors. A cell of several lines counts as
-    one. Raises UsageError if there is no such file or a row cannot be read."""
+    """Each row of a table, without blank cells and spreadsheet guards, and its file and its number for errors: the
+    header is row 1, and blank rows do not count. Raises UsageError if there is no such file or a row cannot be read."""
     found: list[tuple[str, dict[str, str]]] = []
     try:
-        (part,) = open_source([fspath(path)]).parts
+        parts = open_source([fspath(path)]).parts
+        if len(parts) != 1:
+            raise UsageError(f"{fspath(path)} has {pluralize(len(parts), 'table')}; one is needed", hint=hint)
+        part = parts[0]
         header = part.dialect.header_row
-        number = (1 if header is UNSET else header) + 1
-        for block in blocks(part):
-            for number, row in enumerate(rows(part, block), number):  # noqa: B020  (goes on in the next block)
-                if isinstance(row, BrokenRow):
-                    raise UsageError(f"line {number} of {part.path}: {row.detail}", hint=hint)
-                cells = {name.strip(): values.text(value) or "" for name, value in row.items()}
-                filled = {name: cell for name, cell in cells.items() if cell.strip()}
-                if filled:
-                    found.append((f"line {number} of {part.path}", filled))
-            number += 1
+        every = (row for block in blocks(part) for row in rows(part, block))
+        for number, row in enumerate(every, 2 if header is UNSET else header + 1):
+            if isinstance(row, BrokenRow):
+                raise UsageError(f"row {number} of {part.path}: {row.detail}", hint=hint)
+            cells = {name.strip(): unguarded(values.text(value) or "") for name, value in row.items()}
+            if filled := {name: cell for name, cell in cells.items() if cell.strip()}:
+                found.append((f"row {number} of {part.path}", filled))
     except UsageError:
         raise
     except (BackcastError, ValueError) as error:

@@ -26,7 +26,7 @@ from pipeline.management.problems import (
     read_error_body,
     unexpected_answer,
 )
-from pipeline.targets import address_of, region_of
+from pipeline.targets import address_of, has_files, region_of
 
 if TYPE_CHECKING:
     from pipeline.management.models import ServiceObject
@@ -114,6 +114,10 @@ class ManagementClient:
         if project_id is not None:
             _segment("project id", project_id)
         self.base_url = management_address(base_url)
+        if has_files(self.base_url):
+            raise UsageError(
+                f"{base_url} takes files and has no management API", hint="name us, eu or the URL of a service"
+            )
         self.project_id = project_id
         self._key = personal_key
         self._retry = retry or RetryPolicy(tries=DEFAULT_TRIES)

@@ -226,19 +226,14 @@ SHARING = Endpoint("recordings_sharing", "retrieve sharing", "GET", _SHARING, "s
 REFRESH_SHARING = Endpoint("recordings_sharing_refresh", "refresh sharing", "POST", _SHARING + "/refresh",
                            "sharing_configuration:write", answer="SharingConfiguration", observed=True)
 
-_event: dict[str, Any] = {"scope": "event_definition:read", "observed": True}
-_property: dict[str, Any] = {"scope": "property_definition:read", "observed": True}
-LIST_EVENTS = Endpoint("event_definitions_list", "list event definitions", "GET", _EVENTS, query=Page, **_event)
-RETRIEVE_EVENT = Endpoint("event_definitions_retrieve", "retrieve an event definition", "GET", _EVENTS + "/{id}",
-                          **_event)
+LIST_EVENTS = Endpoint("event_definitions_list", "list event definitions", "GET", _EVENTS, "event_definition:read",
+                       query=Page, observed=True)
 UPDATE_EVENT = Endpoint("event_definitions_update", "update an event definition", "PATCH", _EVENTS + "/{id}",
-                        **_event | {"scope": "event_definition:write"})
+                        "event_definition:write", observed=True)
 LIST_PROPERTIES = Endpoint("property_definitions_list", "list property definitions", "GET", _PROPERTIES,
-                           query=DefinitionFilters, **_property)
-RETRIEVE_PROPERTY = Endpoint("property_definitions_retrieve", "retrieve a property definition", "GET",
-                             _PROPERTIES + "/{id}", **_property)
+                           "property_definition:read", query=DefinitionFilters, observed=True)
 UPDATE_PROPERTY = Endpoint("property_definitions_update", "update a property definition", "PATCH",
-                           _PROPERTIES + "/{id}", **_property | {"scope": "property_definition:write"})
+                           _PROPERTIES + "/{id}", "property_definition:write", observed=True)
 
 LIST_PROJECTS = Endpoint("projects_list", "list projects", "GET", PROJECTS, "project:read",
                          query=Page, answer="ProjectPage")

@@ -92,7 +92,7 @@ def compile_mapping(
     are dicts. Raises UsageError for settings that are missing or that the mapping does not have, and MappingError for
     errors that the loader cannot detect, such as the name of a table that does not exist."""
     _check_code(mapping)
-    _check_settings(mapping, options)
+    check_settings(mapping, options)
     _check_blanks(mapping)
     try:
         return _compile(mapping, options, lookups, for_members)
@@ -305,7 +305,8 @@ def _check_open(mapping: Mapping, built: Program) -> None:
             )
 
 
-def _check_settings(mapping: Mapping, options: SealedOptions) -> None:
+def check_settings(mapping: Mapping, options: SealedOptions) -> None:
+    """Raise UsageError for a setting, or a value of one, that the mapping does not have."""
     known = tuple(dict.fromkeys((*_ALWAYS_KNOWN, *mapping.settings)))
     for name, given in options.settings.items():
         if name not in known:

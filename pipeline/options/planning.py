@@ -105,7 +105,7 @@ class SurveyOptions(Checked):
     )  # fmt: skip
     mapping: PathText | None = option(
         None, "--mapping", "-m", metavar="NAME|FILE", complete="mappings",
-        help="With --scope: the mapping that reads the names.  [default: recognised from the export]",
+        help="With --scope: the mapping that reads the names; --set also takes its settings.  [default: recognised]",
     )  # fmt: skip
     definitions: Sequence[str] = option(
         (), "--definitions", many=True, metavar="FILE",

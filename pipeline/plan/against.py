@@ -122,10 +122,7 @@ def _choices(plan: Plan, parts: Sequence[Part], mapping: Mapping, lookups: Table
     for part in parts:
         map_row = mappers.get(part.table)
         if map_row is None:
-            options = plan.options
-            if part.table:
-                options = replace(options, settings={**options.settings, "table": part.table})
-            map_row, counted = counting_mapper(mapping, options, lookups)
+            map_row, counted = counting_mapper(mapping, plan.options.of_table(part.table), lookups)
             mappers[part.table] = map_row
             every += counted
         for block in read_blocks(part):

@@ -25,7 +25,7 @@ from pipeline.models import Part, SealedOptions, Source
 from pipeline.text import some_of
 from pipeline.values import Record
 
-BLOCK_BYTES, BLOCK_ROWS = 64 * 1024, 1
+_SMALL = {"block_bytes": 64 * 1024, "block_rows": 1}
 """The block size for reading a file here; mostly, one row decides."""
 MAX_SHOWN = 12
 """An error lists at most this many names."""
@@ -101,15 +101,16 @@ def detect_settings(
 
 def _first_record(part: Part, mapping: Mapping) -> Record | None:
     """The first row of a part as the mapper reads it, or None."""
-    record = next(_records(part, mapping), None)
+    record = next(records(part, mapping, **_SMALL), None)
     remove_blanks = blank_remover(mapping)
     if record is not None and remove_blanks is not None:
         remove_blanks(record)
     return record
 
 
-def _records(part: Part, mapping: Mapping) -> Iterator[Record]:
-    for block in read_blocks(part, block_bytes=BLOCK_BYTES, block_rows=BLOCK_ROWS):
+def records(part: Part, mapping: Mapping, **sizes: int) -> Iterator[Record]:
+    """The rows of a part that can be read, as a mapping reads them; `sizes` are those of blocks."""
+    for block in read_blocks(part, **sizes):
         for record in read_rows(part, block, observe=False, blanks=mapping.blanks.in_cells):
             if isinstance(record, dict):
                 yield record
@@ -171,7 +172,7 @@ def _rows_with_columns(part: Part, mapping: Mapping) -> Iterator[Record]:
     if part.dialect.header:
         yield dict.fromkeys(part.dialect.header) | of_folders
         return
-    for record in _records(part, mapping):
+    for record in records(part, mapping, **_SMALL):
         yield of_folders | record
         if has_fixed_columns(part):
             return

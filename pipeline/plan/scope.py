@@ -12,7 +12,6 @@ from os import PathLike
 
 from pipeline.errors import UsageError
 from pipeline.extractors.small_table import read_table
-from pipeline.spreadsheets import unguarded
 from pipeline.text import printable
 
 EVENT, KEEP = "event", "keep"
@@ -46,7 +45,7 @@ def read_scope(path: str | PathLike[str]) -> dict[str, bool]:
     scope: dict[str, bool] = {}
     for place, row in read_table(path, _HINT):
         cells = {name.casefold(): cell for name, cell in row.items()}
-        name = unguarded(cells.get(EVENT, ""))
+        name = cells.get(EVENT, "")
         keep = cells.get(KEEP, "").strip().casefold()
         if not name or not (keep in YES or keep in NO):
             what = f"{KEEP!r} is neither yes nor no: {keep!r}" if name else f"there is no {EVENT!r}"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 
 from pipeline import values
-from pipeline.extractors import blocks as read_blocks
-from pipeline.extractors import rows as read_rows
 from pipeline.mapper.language.sections import Clock, Mapping
 from pipeline.mapper.program.references import find, properties_of
-from pipeline.models import BrokenRow, Part
+from pipeline.models import Part
+from pipeline.plan.precheck import records
 from pipeline.text import pluralize, printable
 from pipeline.timestamps import BadTime, read_iso
 from pipeline.values import BadValue, Record
@@ -29,16 +28,8 @@ def time_hints(mapping: Mapping, parts: Iterable[Part], zones: bool) -> list[str
     clocks = [clock for clock in mapping.time if clock.unit == "iso" and clock.source.verb in ("ref", "first")]
     if mapping.decoder is not None or not clocks:
         return []
-    rows = list(islice(_rows(mapping, parts), ROWS))
+    rows = list(islice((row for part in parts for row in records(part, mapping)), ROWS))
     return [hint for clock in clocks if (hint := _hint(clock, mapping, rows, zones))]
-
-
-def _rows(mapping: Mapping, parts: Iterable[Part]) -> Iterator[Record]:
-    for part in parts:
-        for block in read_blocks(part):
-            for row in read_rows(part, block, blanks=mapping.blanks.in_cells):
-                if not isinstance(row, BrokenRow):
-                    yield dict(row.items())
 
 
 def _hint(clock: Clock, mapping: Mapping, rows: Iterable[Record], zones: bool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from pipeline.clock_offsets import offset_name
 from pipeline.errors import UsageError
 from pipeline.files import may_replace, private, write_atomically
 from pipeline.option_types import words_of
+from pipeline.options import SurveyOptions
 from pipeline.report.state import NextStep
 from pipeline.report.terminal.steps import show_step
 from pipeline.report.terminal.tables import bounded, number, show_counts, show_notices, show_table, table, text
@@ -46,7 +47,7 @@ _HEIGHTS = " ▁▂▃▄▅▆▇█"
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
-def show_survey(console: Console, survey: Survey, sources: Sequence[str], settings: Mapping[str, str]) -> None:
+def show_survey(console: Console, survey: Survey, sources: Sequence[str], options: SurveyOptions) -> None:
     """The answers, then the details, then what to do next with `sources`."""
     show_answers(console, survey)
     _parts(console, survey)
@@ -57,7 +58,7 @@ def show_survey(console: Console, survey: Survey, sources: Sequence[str], settin
     _broken(console, survey)
     show_counts(console, "warning", survey.warnings, _most(console, MOST_EVENTS))
     show_notices(console, survey.notices)
-    show_step(console, next_step_of(survey, sources, settings))
+    show_step(console, next_step_of(survey, sources, options))
 
 
 def show_answers(console: Console, survey: Survey) -> None:
@@ -104,19 +105,25 @@ def about(survey: Survey) -> str:
     return "no known tool"
 
 
-def next_step_of(survey: Survey, sources: Sequence[str], settings: Mapping[str, str]) -> NextStep:
-    """Plan the export with the mapping of its tool, or write a mapping; with the same settings of --set."""
-    names = " ".join(map(quoted, [*sources, *words_of(settings)]))
+def next_step_of(survey: Survey, sources: Sequence[str], options: SurveyOptions) -> NextStep:
+    """Plan the export with the mapping of its tool, or write a mapping; with the same settings of --set, and with the
+    table of event names that was written."""
+    names = " ".join(map(quoted, [*sources, *words_of(options.settings)]))
+    tool = fspath(options.mapping or survey.tool or "")
     if not survey.rows:
         return NextStep("Look at the files: no row of them can be read.", "")
-    if not survey.tool:
+    if not tool:
         mapping = f"backcast mapping new {names} --ask -o mapping.yaml"
         return NextStep("Write a mapping for this export, which asks what the rows do not show:", mapping)
     zone = "".join(f" --timezone {one}" for one in " ".join(survey.zone.names[:1]).split())
     sentence = "Plan it; nothing is sent."
     if len(survey.zone.names) > 1:
         sentence += " Other zones have these offsets too: name the one that the project has."
-    return NextStep(sentence, f"backcast plan {names} -m {survey.tool}{zone} -o plan")
+    scope = ""
+    if options.scope is not None:
+        sentence = f"Write no under `keep` in {options.scope} for each event name to leave out. {sentence}"
+        scope = f" --scope {quoted(fspath(options.scope))}"
+    return NextStep(sentence, f"backcast plan {names} -m {quoted(tool)}{zone}{scope} -o plan")
 
 
 def _most(console: Console, lines: int) -> int:
@@ -254,18 +261,18 @@ def write_survey(
     path: str | PathLike[str],
     survey: Survey,
     sources: Sequence[str],
-    settings: Mapping[str, str],
+    options: SurveyOptions,
 ) -> None:
     """Write the page. Raises UsageError if the file cannot be written."""
     file = Path(fspath(path))
     may_replace(file, (b"<!doctype html>", b"<!DOCTYPE html>"), "--report")
     try:
-        write_atomically(file, render(survey, sources, settings).encode("utf-8", "backslashreplace"))
+        write_atomically(file, render(survey, sources, options).encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}", hint="choose another file with --report") from None
 
 
-def render(survey: Survey, sources: Sequence[str], settings: Mapping[str, str]) -> str:
+def render(survey: Survey, sources: Sequence[str], options: SurveyOptions) -> str:
     """The page as text. The same survey gives the same page."""
     from pipeline.report.page.html import rendered
 
@@ -298,5 +305,5 @@ def render(survey: Survey, sources: Sequence[str], settings: Mapping[str, str]) 
         files=survey.parts[:MOST_FILES_ON_PAGE],
         more_files=max(0, len(survey.parts) - MOST_FILES_ON_PAGE),
         months=zone if any(month.offset for month in survey.zone.months) else [],
-        next=next_step_of(survey, sources, settings),
+        next=next_step_of(survey, sources, options),
     )

@@ -6,7 +6,6 @@ Everything here is pure: it depends on the block and on the `TransformConfig`, w
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -62,14 +61,12 @@ class BlockTransformer:
         return ValidationContext.of(self.config.options, self.config.limits, self.config.excluded)
 
     def mapper_of(self, part: Part) -> Mapper:
-        """The mapper for a part's rows. Rows of a table are mapped as with `--set table=NAME`."""
+        """The mapper for a part's rows."""
         if not part.table:
             return self.mapper
         mapper = self._mappers.get(part.table)
         if mapper is None:
-            options = self.config.options
-            settings = {**options.settings, "table": part.table}
-            mapper = self._mappers[part.table] = self.config.compile(replace(options, settings=settings))
+            mapper = self._mappers[part.table] = self.config.compile(self.config.options.of_table(part.table))
         return mapper
 
     def take_cost(self) -> Cost:

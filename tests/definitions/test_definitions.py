@@ -87,22 +87,37 @@ def target(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytes
 def test_a_plan_renames_fills_what_is_empty_and_says_what_it_leaves_out(target: Target) -> None:
     """Names are the mapping's, an existing value stays unless it may be overwritten, and the first source counts."""
     target.change("event Signed Up", description="Theirs")
+    target.change("person email", verified=True)
     made = target.plan()
     assert {f"{one['kind']} {one['name']}": one["set"] for one in made["changes"]} == {
         "event $pageview": {"description": "A page", "tags": ["kpi", "web"], "verified": True},
-        "person email": {"description": "Mail", "tags": ["pii"], "hidden": True},
+        "person email": {"description": "Mail", "tags": ["pii"]},
         "property plan": {"description": "First"},
     }
     assert [(one["why"], one["name"], one["field"]) for one in made["left_out"]] == [
         ("dropped", "$identify", ""), ("conflict", "plan", "description"), ("conflict", "plan", "type"),
         ("dropped", "distinct_id", ""), ("missing", "Never Seen", ""), ("kept", "Signed Up", "description"),
-        ("conflict", "email", "verified"), ("kept", "total", "type"),
+        ("conflict", "email", "verified"), ("kept", "email", "hidden"), ("kept", "total", "type"),
     ]  # fmt: skip
+    assert [one["detail"] for one in made["left_out"][-2:]] == ["it is verified there", "the target has 'Numeric'"]
     assert made["unchanged"] == 1
     target.file.unlink()
     over = {one["name"]: one["set"] for one in target.plan("--overwrite", "type,description")["changes"]}
     assert over["Signed Up"] == {"description": "New description"}
     assert over["total"] == {"type": "String"}
+
+
+def test_a_plan_takes_the_settings_of_the_mapping(target: Target) -> None:
+    """A column that is an id or a time is no property; settings without a mapping are an error."""
+    (target.folder / "t.csv").write_text("kind,name,description\nevent,Signed Up,A\nproperty,plan,B\n", "utf-8")
+    settings = [word for one in ("event=Name", "distinct_id=plan", "timestamp=at") for word in ("--set", one)]
+    words = ("plan", target.folder / "t.csv", "-o", target.file, *settings)
+    made = target.run(*words, "-m", "generic", "--json").json
+    assert [(one["name"], one["set"]) for one in made["changes"]] == [("Signed Up", {"description": "A"})]
+    assert [(one["why"], one["name"]) for one in made["left_out"]] == [("dropped", "plan")]
+    target.file.unlink()
+    assert target.run(*words).two_lines[0] == "Error: --set is for the settings of a mapping"
+    assert "no setting 'event'" in target.run(*words, "-m", "mixpanel").err
 
 
 def test_undo_restores_everything(target: Target) -> None:
@@ -174,6 +189,7 @@ def test_what_somebody_changes_is_neither_overwritten_nor_undone(target: Target)
     done = target.run("undo", target.file, "--json")
     assert done.code == 7
     assert [(one["name"], one["field"]) for one in done.json["refused"]] == [("$pageview", "description")]
+    assert target.run("undo", target.file, "--json").json == {**done.json, "changed": 0, "already": 3}
     left = target.listed()
     assert (left["event $pageview"]["description"], left["event $pageview"]["tags"]) == ("Theirs", [])
     assert left["event Signed Up"]["tags"] == ["new"]
@@ -223,6 +239,8 @@ def test_the_contract_has_no_definitions(
     assert target.ask("GET", "/api/projects/1/event_definitions/").status_code == 404
     done = target.run("plan", tmp_path / "table.csv", "-o", tmp_path / "plan.json")
     assert (done.code, done.two_lines[0][:36]) == (2, "Error: the target has no definitions")
+    done = target.run("plan", tmp_path / "table.csv", "-o", tmp_path / "plan.json", to=f"file:{tmp_path}")
+    assert (done.code, done.two_lines[0][-37:]) == (2, "takes files and has no management API")
 
 
 def test_definitions_arise_from_what_landed(target: Target) -> None:
@@ -236,7 +254,6 @@ def test_definitions_arise_from_what_landed(target: Target) -> None:
     assert (page["count"], len(page["results"])) == (3, 2)
     path = "/api/projects/1/property_definitions/"
     (one, *_) = target.ask("GET", path).json()["results"]
-    assert target.ask("GET", f"{path}{one['id']}/").json() == one
     assert target.ask("PATCH", f"{path}0190a2c4-0000-0000-0000-000000000001/", {"tags": []}).status_code == 404
     target.change("event Signed Up", verified=True)
     target.change("event Signed Up", hidden=True)

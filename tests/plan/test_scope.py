@@ -72,6 +72,18 @@ def test_the_table_has_every_name_with_exact_counts_and_days(table: Path) -> Non
         pipeline.survey_export(SAMPLE, SurveyOptions(scope=table))
 
 
+def test_the_table_takes_the_settings_of_a_mapping(tmp_path: Path) -> None:
+    """They say which columns of a table have the names and times; without a mapping they are an error."""
+    export = tmp_path / "export.csv"
+    export.write_text("Name,Who,When\nSigned Up,u-1,2023-01-02T03:04:05Z\n", "utf-8")
+    settings = {"event": "Name", "distinct_id": "Who", "timestamp": "When"}
+    pipeline.survey_export(export, SurveyOptions(scope=tmp_path / "s.csv", mapping="generic", settings=settings))
+    assert [*read(tmp_path / "s.csv")[0].values()][:4] == ["Signed Up", "yes", "1", "2023-01-02"]
+    with pytest.raises(UsageError, match="without a mapping"):
+        pipeline.survey_export(export, SurveyOptions(scope=tmp_path / "other.csv", settings=settings))
+    assert not (tmp_path / "other.csv").exists()
+
+
 def test_what_is_out_of_scope_has_no_effect_and_is_counted_by_name(table: Path, tmp_path: Path) -> None:
     """The rest is what a plan of an export without these rows has: the same events and no merge of theirs. Python does
     the same as the C part."""
@@ -113,12 +125,12 @@ def test_a_name_that_the_table_lacks_stops_the_plan(table: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("event,keep\na,maybe\n", "line 2 of s.csv: 'keep' is neither yes nor no: 'maybe'"),
-        ("event,keep\na,yes\nb,\n", "line 3"),
+        ("event,keep\na,maybe\n", "row 2 of s.csv: 'keep' is neither yes nor no: 'maybe'"),
+        ("event,keep\na,yes\nb,\n", "row 3"),
         ("event,keep\na,yes\na,no\n", "listed twice"),
         ("name,keep\na,yes\n", "there is no 'event'"),
         ("event,keep\n", "has no row"),
-        ("", "s.csv"),
+        ("", "s.csv has 0 tables"),
     ],
 )
 def test_a_table_that_is_unclear_is_an_error_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
@@ -132,5 +144,5 @@ def test_a_table_that_is_unclear_is_an_error_with_its_line(tmp_path: Path, text:
 def test_names_are_read_exactly(tmp_path: Path) -> None:
     """Blanks, quotes, other alphabets, and a name that a spreadsheet would compute."""
     file = tmp_path / "s.csv"
-    file.write_text('event,keep\n" a ",yes\n"say ""x"", now",NO\nпросмотр,1\n\'=1+1,false\n', "utf-8-sig")
-    assert read_scope(file) == {" a ": True, 'say "x", now': False, "просмотр": True, "=1+1": False}
+    file.write_text('event,keep\n" a ",yes\n"say ""x"", now",NO\nпросмотр,1\n\'=1+1,false\n\'tis,no\n', "utf-8-sig")
+    assert read_scope(file) == {" a ": True, 'say "x", now': False, "просмотр": True, "=1+1": False, "'tis": False}

@@ -16,6 +16,7 @@ from pipeline.api import survey_export
 from pipeline.identity.summary import Cluster, DecisionCount, MergeSummary, Partners
 from pipeline.ledger import FailureCount, RunHistory, SendingRate
 from pipeline.models import Finding, Reject
+from pipeline.options import SurveyOptions
 from pipeline.plan.diff import result as diff
 from pipeline.plan.samples.source_pairs import SentProperty, SourceField, SourcePair, SourcePairs
 from pipeline.plan.sealed.manifest import (
@@ -167,7 +168,7 @@ def survey_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     export = folder / "export.jsonl"
     export.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     page = folder / "survey.html"
-    write_survey(page, survey_export(export), [str(export)], {})
+    write_survey(page, survey_export(export), [str(export)], SurveyOptions())
     return page
 
 

@@ -13,6 +13,7 @@ from pipeline.ledger import LedgerSummary
 from pipeline.local_service.settings import preset
 from pipeline.management import ManagementClient
 from pipeline.models import Finding, Reject
+from pipeline.options import SurveyOptions
 from pipeline.plan.sealed.manifest import EventCounts, Example, RowCounts
 from pipeline.report.rejects import RefusedEvent
 from pipeline.report.results import BatchCounts, SentCounts, StatusResult
@@ -185,14 +186,14 @@ def test_a_survey_shows_hostile_text_as_text_and_folds_examples_before_names() -
         zone=ZoneSurvey("r", [], [], "Too few rows."), broken={"bad_json": BrokenSurvey(1, HOSTILE, 2, HOSTILE)},
         warnings={}, notices=[(HOSTILE, HOSTILE, HOSTILE)],
     )  # fmt: skip
-    shown = printed(show_survey, hostile, [HOSTILE], {})
+    shown = printed(show_survey, hostile, [HOSTILE], SurveyOptions())
     assert ("\x1b" in shown, "[red]" in re.sub(r"\s", "", shown)) == (False, True)
     assert "mixpanel or segment" in shown
     assert shown.splitlines()[0] == hostile.sentence
     name = "properties.$initial_referrer_dom"
     field = FieldSurvey(name, {"text": 3, "integer in text": 12}, 3, 0.0, ["x" * 40] * 3, "")
     found = msgspec.structs.replace(hostile, tool="mixpanel", fields=[field], broken={}, notices=[])
-    shown = printed(show_survey, found, ["a.jsonl"], {}, width=80)
+    shown = printed(show_survey, found, ["a.jsonl"], SurveyOptions(), width=80)
     assert name in shown
     lines = [line.strip() for line in shown.splitlines()]
     assert lines[lines.index("00 3 " + "█" * 40) - 1] == "hour of day (no zone named), rows"

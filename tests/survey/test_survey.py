@@ -23,6 +23,7 @@ from msgspec import Raw
 from pipeline.clock_offsets import MonthOffset, count_offsets, most_frequent
 from pipeline.errors import UnreadableExport
 from pipeline.extractors import open_source
+from pipeline.options import SurveyOptions
 from pipeline.report.survey_view import render
 from pipeline.survey import Survey, survey
 from pipeline.survey.clock import Clock, clock_of
@@ -354,8 +355,8 @@ def test_a_page_of_a_sample_calls_no_day_empty(tmp_path: Path) -> None:
     rows = [{"event": "A", "user_id": "u", "time": f"2023-01-{day:02d}T00:00:00Z"} for day in (1, 2, 9, 10, 11)]
     path = written(tmp_path / "log.jsonl", rows)
     whole, sample = (surveyed(path, **more) for more in ({}, {"rows": 4}))
-    assert "no rows from 2023-01-03 to 2023-01-08 (6 days)" in render(whole, [str(path)], {})
-    assert "no rows from" not in render(sample, [str(path)], {})
+    assert "no rows from 2023-01-03 to 2023-01-08 (6 days)" in render(whole, [str(path)], SurveyOptions())
+    assert "no rows from" not in render(sample, [str(path)], SurveyOptions())
 
 
 def test_times_with_offsets_of_their_own_need_no_zone(tmp_path: Path) -> None:

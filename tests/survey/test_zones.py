@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from pipeline.clock_offsets import most_frequent
+from pipeline.options import SurveyOptions
 from pipeline.plan.zone import judge_zone
 from pipeline.report.survey_view import next_step_of
 from pipeline.survey.zones import candidates, survey_zone
@@ -68,4 +69,8 @@ def test_the_next_step_names_each_zone(tmp_path: Any) -> None:
             )
     found = surveyed(written(tmp_path / "a.jsonl", rows))
     words = "-m mixpanel --timezone Europe/Berlin --timezone America/New_York@2023-07-01 -o plan"
-    assert next_step_of(found, ["a.jsonl"], {}).command.endswith(words)
+    assert next_step_of(found, ["a.jsonl"], SurveyOptions()).command.endswith(words)
+    chosen = next_step_of(found, ["a.jsonl"], SurveyOptions(scope="my scope.csv", mapping="my.yaml"))
+    assert chosen.sentence.startswith("Write no under `keep` in my scope.csv ")
+    assert chosen.command.startswith("backcast plan a.jsonl -m my.yaml --timezone ")
+    assert chosen.command.endswith("--scope 'my scope.csv' -o plan")

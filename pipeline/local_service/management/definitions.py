@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
@@ -26,6 +26,11 @@ from pipeline.management import operations
 
 _SPACE = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e92")
 _KINDS: dict[str, Any] = {"description": str | None, "tags": list, "verified": bool, "hidden": bool | None}
+_UNVERIFIED: Json = {"verified_at": None, "verified_by": None}
+_UNWRITTEN: Json = {
+    "description": None, "tags": [], "verified": False, **_UNVERIFIED, "hidden": None, "updated_at": None,
+    "updated_by": None,
+}  # fmt: skip
 _TYPES = ("DateTime", "String", "Numeric", "Boolean", "Duration", "", None)
 _PROPERTIES = """
 WITH named AS (SELECT properties, {order} AS nth, unnest(json_keys(properties)) AS name FROM {table}),
@@ -56,30 +61,27 @@ def _seen(store: Store, project: int, type: str, accepted: int) -> list[Any]:
 def _shown(call: OperationCall, type: str) -> Iterator[Json]:
     for row in _seen(call.state.store, call.project_id, type, call.state.store.raw_count()):
         id = str(uuid.uuid5(_SPACE, f"{call.project_id}/{type}/{row.name}"))
-        written: Json = {"description": None, "tags": [], "verified": False, "verified_at": None, "verified_by": None}
-        record = {"id": id, **row._asdict(), **written, "hidden": None, "updated_at": None, "updated_by": None}
-        yield record | (call.state.documents.get("definition", call.project_id, id) or {})
+        written = call.state.documents.get("definition", call.project_id, id) or {}
+        yield {"id": id, **row._asdict(), **_UNWRITTEN, **written}
 
 
-def _list(call: OperationCall, types: tuple[str, ...]) -> Response:
-    return paginate(call, [*_shown(call, types[0] and (call.parameter("type") or types[0]))], dict)
+def _types(call: OperationCall) -> tuple[str, ...]:
+    return ("",) if "/event_definitions/" in call.address else ("event", "person")
 
 
-def _retrieve(call: OperationCall, types: tuple[str, ...]) -> Response:
-    return JSONResponse(_find(call, types))
+@answers(operations.LIST_EVENTS, operations.LIST_PROPERTIES)
+def _list(call: OperationCall) -> Response:
+    (usual, *others) = _types(call)
+    return paginate(call, [*_shown(call, (others and call.parameter("type")) or usual)], dict)
 
 
-def _find(call: OperationCall, types: tuple[str, ...]) -> Json:
-    for type in types:
-        for one in _shown(call, type):
-            if one["id"] == call.ids["id"].lower():
-                return one
-    raise not_found()
-
-
-def _update(call: OperationCall, types: tuple[str, ...]) -> Response:
+@answers(operations.UPDATE_EVENT, operations.UPDATE_PROPERTY)
+def _update(call: OperationCall) -> Response:
     """Set the fields of a body. To hide a definition takes its verification away, and to verify it shows it."""
-    found = _find(call, types)
+    types, id = _types(call), call.ids["id"].lower()
+    found = next((one for type in types for one in _shown(call, type) if one["id"] == id), None)
+    if found is None:
+        raise not_found()
     fields = {name: call.body[name] for name in (*_KINDS, "property_type") if name in call.body and name in found}
     for name, value in fields.items():
         if not isinstance(value, _KINDS[name]) if name in _KINDS else value not in _TYPES:
@@ -92,24 +94,12 @@ def _update(call: OperationCall, types: tuple[str, ...]) -> Response:
         raise invalid(None, "A definition cannot be both hidden and verified")
     if "tags" in fields:
         fields["tags"] = sorted({str(tag).strip().lower() for tag in fields["tags"]})
-    if fields.get("hidden"):
-        fields["verified"] = False
-    elif fields.get("verified"):
-        fields["hidden"] = False
-    if fields.get("verified", found["verified"]) != found["verified"]:
-        fields["verified_at"], fields["verified_by"] = (
-            (call.now, call.caller.user) if fields["verified"] else (None, None)
-        )
-    document = call.state.documents.get("definition", call.project_id, found["id"]) or {"id": found["id"]}
-    document = document | fields | {"updated_at": call.now, "updated_by": call.caller.user}
-    call.state.documents.put("definition", call.project_id, document)
-    return JSONResponse(found | document)
-
-
-for _run, _of_events, _of_properties in (
-    (_list, operations.LIST_EVENTS, operations.LIST_PROPERTIES),
-    (_retrieve, operations.RETRIEVE_EVENT, operations.RETRIEVE_PROPERTY),
-    (_update, operations.UPDATE_EVENT, operations.UPDATE_PROPERTY),
-):
-    answers(_of_events)(partial(_run, types=("",)))
-    answers(_of_properties)(partial(_run, types=("event", "person")))
+    for flag, other in (("hidden", "verified"), ("verified", "hidden")):
+        if fields.get(flag):
+            fields[other] = False
+    if (verified := fields.get("verified", found["verified"])) != found["verified"]:
+        fields |= {"verified_at": call.now, "verified_by": call.caller.user} if verified else _UNVERIFIED
+    written = call.state.documents.get("definition", call.project_id, id) or {"id": id}
+    written |= fields | {"updated_at": call.now, "updated_by": call.caller.user}
+    call.state.documents.put("definition", call.project_id, written)
+    return JSONResponse(found | written)

@@ -202,13 +202,8 @@ def names_that_the_scope_lacks(facts: PlanFacts) -> Finding | None:
     """Every event name of the export has to be in the table of --scope, so that a person decides about it."""
     if facts.scope is None:
         return None
-    some = ", ".join(facts.scope.examples[:_NAMES_SHOWN]) + (", …" if facts.scope.unlisted > _NAMES_SHOWN else "")
-    names = pluralize(facts.scope.unlisted, "event name")
-    return stated(
-        f"{names} of the export {are(facts.scope.unlisted)} not in the table of --scope: {some}",
-        facts.scope.unlisted,
-        facts.scope.examples,
-    )
+    names, count = facts.scope.examples, facts.scope.unlisted
+    return stated(f"the table of --scope lacks {_some('event name', names, count)} of the export", count, names)
 
 
 @check("scope_unused", "notice")
