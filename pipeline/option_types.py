@@ -154,7 +154,9 @@ def read_seconds(text: str) -> float:
 
 
 def read_names(text: str) -> tuple[str, ...]:
-    """Names separated by commas."""
+    """Names separated by commas. Raises UsageError if there is no name, as in an empty variable of a shell."""
+    if not text.strip():
+        raise UsageError("no name is given", hint="write names, separated by commas, or leave the option out")
     return tuple(name.strip() for name in text.split(","))
 
 

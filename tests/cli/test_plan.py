@@ -24,7 +24,7 @@ def test_plan_prints_one_object_with_the_documented_fields(call: Any, tmp_path: 
     said = call("plan", source, *generic(), "-o", tmp_path / "plan", "--json")
     assert said.code == 0
     assert list(said.json) == ["format", "plan", "digest", "verdict", "tool", "zone", "first", "last", "rows", "events",
-                               "parts", "skips", "rejects", "warnings", "gates", "coverage", "hours",
+                               "parts", "skips", "rejects", "warnings", "gates", "notices", "coverage", "hours",
                                "drift"]  # fmt: skip
     assert said.json["format"] == "backcast.plan/2"
     assert said.json["rows"] == {"read": 20, "mapped": 20, "skipped": 0, "rejected": 0}

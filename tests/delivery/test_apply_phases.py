@@ -247,7 +247,6 @@ def test_a_phase_in_doubt_is_not_over(tmp_path: Path) -> None:
     [
         ("identites", "'identites' is not a phase; did you mean 'identities'?"),
         ("identities,merges", "'merges' is not a phase"),
-        ("", "--phases names no phase"),
         ("identities,", "'' is not a phase"),
     ],
 )

@@ -200,11 +200,11 @@ def test_commands_of_checks_plan_the_export_otherwise() -> None:
     """They have the options that a check names, in place of those of the plan; without profiles for visitors."""
     plan = small_plan()
     for options, end in (
-        (["--group-types", "t 5,t 4"], " -o plan --timezone America/New_York --set source=web --group-types 't 5,t 4'"),
-        (["--timezone", "Asia/Tokyo"], " -m mixpanel -o plan --set source=web --timezone Asia/Tokyo"),
+        (["--group-types", "t 5,t 4"], " -o plan --timezone America/New_York --set source=web{kept} --group-types 't 5,t 4'"),
+        (["--timezone", "Asia/Tokyo"], " -m mixpanel -o plan --set source=web{kept} --timezone Asia/Tokyo"),
     ):
         found = command_of(Finding("any", "stop", "", options=options), plan, "plan")
-        assert found.endswith(end), found
+        assert found.endswith(end.format(kept=" --for us --joined-users first")), found
     assert command_of(Finding("one_day_ids", "stop", ""), plan, "plan").endswith(" --persons identified")
     assert command_of(Finding("merges", "stop", ""), plan, "plan") == "head -n 20 plan/identities.jsonl"
     cut = Finding("inhuman_rate", "warning", "", 1, [f"{'x' * 59}… has 900 in the second 2023-01-02T00:00:00Z (row 1)"])

@@ -97,7 +97,7 @@ def test_what_a_plan_leaves_open_is_decided_by_name(call: Any, tmp_path: Path) -
         (("--accept", "max_rejects=we know"), "max_rejects stops a plan by itself"),
         (("--accept", "spike="), "spike is accepted without a reason"),
         (("--accept", "spike"), "'spike' is not key=value\nTry: write a name, an equals sign"),
-        (("--stop-on", ""), "there is no check or code ''"),
+        (("--stop-on", ""), "--stop-on: no name is given"),
     ],
 )
 def test_a_wrong_rule_is_an_error(call: Any, source: Path, tmp_path: Path, words: Any, message: str) -> None:
