@@ -200,7 +200,10 @@ def test_commands_of_checks_plan_the_export_otherwise() -> None:
     """They have the options that a check names, in place of those of the plan; without profiles for visitors."""
     plan = small_plan()
     for options, end in (
-        (["--group-types", "t 5,t 4"], " -o plan --timezone America/New_York --set source=web{kept} --group-types 't 5,t 4'"),
+        (
+            ["--group-types", "t 5,t 4"],
+            " -o plan --timezone America/New_York --set source=web{kept} --group-types 't 5,t 4'",
+        ),
         (["--timezone", "Asia/Tokyo"], " -m mixpanel -o plan --set source=web{kept} --timezone Asia/Tokyo"),
     ):
         found = command_of(Finding("any", "stop", "", options=options), plan, "plan")
