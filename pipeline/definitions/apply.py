@@ -59,9 +59,9 @@ def load_plan(file: Path, client: ManagementClient) -> DefinitionPlan:
 def run_plan(file: Path, client: ManagementClient, *, undo: bool = False, dry_run: bool = False) -> Result:
     """Make every change of a plan that was not made yet or, with `undo`, restore what was there before.
 
-    A field that has neither its value of before nor that of the plan was changed by somebody: then nothing is changed,
-    and StalePlan is raised; an undo reports the field and leaves it as it is. A field that the target refuses is
-    reported, and the others are set.
+    A field that has neither its value of before nor, once the change is begun, that of the plan was changed by
+    somebody: then nothing is changed, and StalePlan is raised; an undo reports the field and leaves it as it is. A
+    field that the target refuses is reported, and the others are set.
     """
     plan, journal = load_plan(file, client), journal_of(file)
     target = read_target(client)
@@ -76,7 +76,10 @@ def run_plan(file: Path, client: ManagementClient, *, undo: bool = False, dry_ru
             left_out.append(LeftOut("gone", change.kind, change.name))
             continue
         now, before, after = target[change.id].fields, change.before, change.after
-        theirs = [name for name in after if not (same(now[name], before[name]) or same(now[name], after[name]))]
+        # Before a change is begun, a value of the plan is somebody's own as well: an undo would remove it.
+        planned = change.id in begun or all(same(now[name], value) for name, value in after.items())
+        mine = (before, after) if planned else (before,)
+        theirs = [name for name in after if not any(same(now[name], one[name]) for one in mine)]
         left_out += [LeftOut("theirs", change.kind, change.name, name, now[name]) for name in theirs]
         wanted = {name: before[name] for name in after} if undo else change.set
         if left := {name: wanted[name] for name in wanted if name not in theirs and now[name] != wanted[name]}:
